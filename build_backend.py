@@ -96,7 +96,7 @@ def get_requires_for_build_wheel(config_settings: Mapping[str, object] | None = 
 
 
 def extensions() -> list[Extension]:
-    """The extension modules of this build: none for plain Python. Prints which of the two it is."""
+    """Return the extension modules of this build: none for plain Python. Prints which of the two it is."""
     if _COMPILING_COMMANDS.isdisjoint(sys.argv):
         return []
     if _pure() == "1":
@@ -119,7 +119,7 @@ def extensions() -> list[Extension]:
 
 
 def outdated() -> list[str]:
-    """The modules in this directory that have changed since `make build` compiled them in place."""
+    """Return the modules in this directory that have changed since `make build` compiled them in place."""
     library = [path for suffix in EXTENSION_SUFFIXES for path in (ROOT / "aiokafka_lite").glob(f"*__mypyc{suffix}")]
     built = max((path.stat().st_mtime for path in library), default=0.0)
     modules = (*COMPILED_MODULES, *C_MODULES)
@@ -134,7 +134,7 @@ def _pure() -> str:
 
 
 def _cannot_compile() -> str | None:
-    """The reason why this machine cannot compile an extension module; None if it can."""
+    """Return the reason why this machine cannot compile an extension module; None if it can."""
     if platform.python_implementation() != "CPython":
         return f"{platform.python_implementation()} is not CPython"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

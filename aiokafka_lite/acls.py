@@ -129,7 +129,7 @@ class AclFilter:
 
     @classmethod
     def of(cls, binding: AclBinding) -> AclFilter:
-        """The filter that matches one ACL only."""
+        """Return the filter that matches one ACL only."""
         return cls(
             binding.resource_type,
             binding.resource_name,
@@ -141,7 +141,7 @@ class AclFilter:
         )
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the filter finds the ACL."""
+        """Return whether the filter finds the ACL."""
         return (
             self.resource_type in (AclResourceType.ANY, binding.resource_type)
             and self._matches_pattern(binding)
@@ -182,7 +182,7 @@ _KINDS = {
 
 
 def covers(binding: AclBinding, resource_name: str) -> bool:
-    """Whether the pattern of an ACL matches the name of a resource."""
+    """Return whether the pattern of an ACL matches the name of a resource."""
     if binding.pattern_type is AclPatternType.PREFIXED:
         return resource_name.startswith(binding.resource_name)
     return binding.resource_name in (resource_name, ANY_NAME)

@@ -32,13 +32,13 @@ _SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """The value for an error text, shortened."""
+    """Return the value for an error text, shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def must_be(name: str, what: str, value: object) -> str:
-    """The text of most errors here: ``partition must be a whole number >= 0, got 'x'``.
+    """Return the text of most errors here: ``partition must be a whole number >= 0, got 'x'``.
 
     The value of a setting that may hold a secret is not quoted.
     """
@@ -46,13 +46,13 @@ def must_be(name: str, what: str, value: object) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things, as in "1 partition", "2 partitions" and "2 batches"."""
+    """Return a number of things, as in "1 partition", "2 partitions" and "2 batches"."""
     ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count} {noun}{ending}"
 
 
 def in_seconds(seconds: float) -> str:
-    """A duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
+    """Return a duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
@@ -85,7 +85,9 @@ def check_methods(name: str, value: object, *methods: str) -> None:
 
 
 def for_part(name: str, given: object) -> object:
-    """The result of a serializer's or deserializer's ``for_part`` method, or the object itself without that method."""
+    """Return the result of a serializer's or deserializer's ``for_part`` method, or the object itself without that
+    method.
+    """
     choose = getattr(given, "for_part", None)
     return given if choose is None else choose(name.partition("_")[0])
 
@@ -100,12 +102,12 @@ def check_function(name: str, value: object) -> None:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether the value is an int and not a bool."""
+    """Return whether the value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
-    """A whole number from ``low`` to ``high``, both included."""
+    """Return a whole number from ``low`` to ``high``, both included."""
     is_above = is_whole(value) and value > high
     at_most = f" and <= {high}" if is_above or high not in (INT32_MAX, INT64_MAX) else ""
     what = f"a whole number >= {low}{at_most}"
@@ -124,7 +126,7 @@ def check_max_records(value: object) -> None:
 
 
 def text(name: str, value: object) -> str:
-    """A string that a request can carry."""
+    """Return a string that a request can carry."""
     if not isinstance(value, str):
         raise TypeError(must_be(name, "a string", value))
     if len(value) <= MAX_STRING and value.isascii():
@@ -140,20 +142,20 @@ def text(name: str, value: object) -> str:
 
 
 def several(given: Iterable[T], what: str) -> list[T]:
-    """The items of an iterable as a list. A string is refused, because it would become a list of its letters."""
+    """Return the items of an iterable as a list. A string is refused, because it would become a list of its letters."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(must_be(what, "an iterable", given))
     return list(given)
 
 
 def names(given: str | Iterable[str], what: str) -> list[str]:
-    """One name or several, without duplicates. ``what`` says in errors what a name is, for example "topic"."""
+    """Return one name or several, without duplicates. ``what`` says in errors what a name is, for example "topic"."""
     listed = [given] if isinstance(given, str) else several(given, f"{what}s")
     return list(dict.fromkeys(text(what, name) for name in listed))
 
 
 def mapping(name: str, given: object, keys: str) -> Mapping[Any, Any]:
-    """A mapping. ``keys`` describes its keys in errors."""
+    """Return a mapping. ``keys`` describes its keys in errors."""
     if not isinstance(given, Mapping):
         raise TypeError(must_be(name, f"a mapping of {keys}", given))
     return given
@@ -168,7 +170,7 @@ def broker_ids(given: Iterable[int]) -> list[int]:
 
 
 def partition(given: object) -> TopicPartition:
-    """One partition. A plain tuple of topic and number is accepted."""
+    """Return one partition. A plain tuple of topic and number is accepted."""
     if not isinstance(given, tuple) or len(given) != 2:
         raise TypeError(must_be("partition", "a TopicPartition(topic, number)", given))
     topic, number = given
@@ -190,7 +192,7 @@ def partitions(given: object) -> list[TopicPartition]:
 
 
 def by_partition(name: str, given: object, values: str = "offsets") -> dict[TopicPartition, Any]:
-    """A mapping whose keys are partitions. ``values`` describes its values in errors."""
+    """Return a mapping whose keys are partitions. ``values`` describes its values in errors."""
     return {partition(key): value for key, value in mapping(name, given, f"TopicPartition to {values}").items()}
 
 
@@ -203,7 +205,7 @@ def by_topic(given: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
 
 
 def offset(value: object, name: str = "offset") -> int:
-    """An offset: the offset of the next record to read."""
+    """Return an offset: the offset of the next record to read."""
     return whole(name, value, 0, INT64_MAX)
 
 
@@ -216,7 +218,7 @@ def timestamps(given: object) -> dict[TopicPartition, int]:
 
 
 def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit, by partition. An int is an offset without metadata."""
+    """Return the offsets to commit, by partition. An int is an offset without metadata."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for each, value in by_partition("offsets", given).items():
         if type(value) is int:
@@ -229,14 +231,14 @@ def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def record(given: object) -> Record:
-    """A record, as reads return them."""
+    """Return a record, as reads return them."""
     if not isinstance(given, Record):
         raise TypeError(must_be("record", "a Record that a read has returned", given))
     return given
 
 
 def marked(given: object, metadata: str) -> list[Record] | None:
-    """The records to mark, or None for all. Metadata belongs to the offset of one record."""
+    """Return the records to mark, or None for all. Metadata belongs to the offset of one record."""
     if isinstance(given, Record):
         return [given]
     if given is not None and not isinstance(given, list) and type(given) is not tuple:  # a TopicPartition is a tuple

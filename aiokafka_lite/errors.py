@@ -55,7 +55,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire; UNKNOWN_SERVER_ERROR for a code that is newer than this table."""
+        """Return the member for a code from the wire; UNKNOWN_SERVER_ERROR for a code that is newer than this table."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, _P, "the broker failed with an error that has no code; see the broker's log"
@@ -440,7 +440,7 @@ def error_for(
     at: TopicPartition | None = None,
     offset: int | None = None,
 ) -> BrokerError:
-    """The exception for an error code: a subclass of BrokerError, or BrokerError itself.
+    """Return the exception for an error code: a subclass of BrokerError, or BrokerError itself.
 
     ``reason`` is the broker's text, if it sent one. ``topic``, or ``at`` for a partition, and ``offset`` become
     attributes. The message and the reason may quote a broker, so control characters are replaced and the length is
@@ -462,7 +462,8 @@ _LONGEST_MESSAGE = 1000
 
 
 def harmless(text: str, longest: int) -> str:
-    """A peer's text for an error or a log: no line breaks or control characters, at most ``longest`` characters."""
+    """Return a peer's text for an error or a log: no line breaks or control characters, at most ``longest``
+    characters."""
     if not text.isprintable():
         text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return text if len(text) <= longest else text[:longest] + "…"

@@ -342,7 +342,7 @@ def checks_topics(make: Callable[..., None]) -> Callable[..., None]:
 
 
 def other_argument(method: str, given: Iterable[str], instead: Mapping[str, str], takes: Collection[str]) -> TypeError:
-    """The error for an argument that a method does not have. ``takes`` has the arguments of the method."""
+    """Return the error for an argument that a method does not have. ``takes`` has the arguments of the method."""
     name = next(each for each in given if each not in takes)
     return TypeError(
         f"{name} is not an argument of {method}(); {({**_ALL, **instead}).get(name) or _counterpart(name, takes)}"
@@ -388,7 +388,7 @@ NEW_TOPIC = {
 
 
 def wrong_send(method: str, given: Sequence[object], named: Mapping[str, object]) -> TypeError:
-    """The error for arguments after ``value`` that are given by position, or for arguments that no send has."""
+    """Return the error for arguments after ``value`` that are given by position, or for arguments that no send has."""
     if given:
         return TypeError(
             f"{method}() takes only topic and value by position; pass other arguments by name, such as key=..."
@@ -406,7 +406,9 @@ def _too_many(
     instead: Mapping[str, str],
     takes_settings: bool = False,
 ) -> TypeError:
-    """The error for a call with more positional arguments than ``places``. ``takes`` has the names of all arguments."""
+    """Return the error for a call with more positional arguments than ``places``. ``takes`` has the names of all
+    arguments.
+    """
     first, names = " and ".join(takes[:places]), takes[places:]
     named = " and ".join(names) if len(names) < _MANY else "other arguments"
     # A constructor that takes settings, and a method with passwords, may get a secret by position.
@@ -472,7 +474,9 @@ def explain(
         code = call.__code__
         if "other" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]:
             signature = inspect.signature(call)
-            shown = [each for each in signature.parameters.values() if each.name not in ("more", "other")]
+            shown = [
+                parameter for parameter in signature.parameters.values() if parameter.name not in ("more", "other")
+            ]
             call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         elif not code.co_flags & inspect.CO_VARKEYWORDS and name not in each_record:
             setattr(client, name, _checks_arguments(call, (arguments or {}).get(name, {})))
@@ -498,7 +502,7 @@ def checks_constructor(client: Any, instead: Mapping[str, str] | None = None) ->
     takes = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     places = code.co_argcount - 1
     has_default = {*takes[places - len(make.__defaults__ or ()) : places], *(make.__kwdefaults__ or ())}
-    required = [each for each in takes if each not in has_default]
+    required = [take for take in takes if take not in has_default]
     known = None if code.co_flags & inspect.CO_VARKEYWORDS else frozenset(takes)  # settings have checks of their own
 
     @wraps(make)
@@ -507,7 +511,7 @@ def checks_constructor(client: Any, instead: Mapping[str, str] | None = None) ->
             raise other_argument(name, named, use, takes)
         if len(given) > places:
             raise _too_many(name, given, takes, places, use, takes_settings=known is None)
-        if twice := [each for each in takes[: len(given)] if each in named]:
+        if twice := [take for take in takes[: len(given)] if take in named]:
             raise TypeError(f"{name}() got {twice[0]} twice: by position and by name")
         if missing := [each for each in required if each not in named and each not in takes[: len(given)]]:
             others = f", got only {', '.join(named)}" if named else ""
@@ -518,7 +522,7 @@ def checks_constructor(client: Any, instead: Mapping[str, str] | None = None) ->
 
 
 def _methods(client: type) -> dict[str, FunctionType]:
-    """The public methods of a class, also inherited ones."""
+    """Return the public methods of a class, also inherited ones."""
     return {
         name: value
         for each in reversed(client.__mro__)

@@ -79,7 +79,7 @@ class ClientCredentials:
             return self._token
 
     def _request(self) -> tuple[str, float]:
-        """A new token, and its lifetime in seconds."""
+        """Return a new token, and its lifetime in seconds."""
         from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
         from urllib.error import HTTPError
         from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -155,7 +155,7 @@ class ClientCredentials:
         return Secret(token), float(usable)
 
     def _refusal(self, status: int, content: bytes) -> AuthenticationError | ConnectionLost:
-        """The error for an HTTP status other than success. Only 429 and 5xx may be temporary."""
+        """Return the error for an HTTP status other than success. Only 429 and 5xx may be temporary."""
         answer = _json(content)
         reasons = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
         text = f"{self._named} refused to issue a token: {harmless(': '.join(reasons) or f'HTTP status {status}', 200)}"
@@ -252,7 +252,7 @@ _NAME = re.compile(r"[a-z_]{1,40}(?:\.[a-z_]{1,40}){0,6}(?::[A-Za-z_]{1,40})?")
 
 
 def imported_provider(setting: str, path: str) -> object:
-    """The function at ``module:function``, which a property names. Raises ConfigurationError."""
+    """Return the function at ``module:function``, which a property names. Raises ConfigurationError."""
     module, colon, attribute = path.partition(":")
     # A token may be given as the name. It is quoted if the first part of it is a module.
     is_identifier = all(part.isidentifier() for part in re.split("[.:]", path))

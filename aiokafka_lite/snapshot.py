@@ -13,15 +13,15 @@ class Snapshot:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, object]:
-        """All fields as dicts, lists, strings and numbers, for JSON. A key of a mapping becomes a string."""
-        return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}  # type: ignore[arg-type]
+        """Return all fields as dicts, lists, strings and numbers, for JSON. A key of a mapping becomes a string."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Snapshot):
         return value.to_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, Enum):

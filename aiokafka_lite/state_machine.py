@@ -19,7 +19,7 @@ Transitions: TypeAlias = Mapping[S, Mapping[E, S]]
 
 
 def next_state(table: Transitions[S, E], state: S, event: E) -> S:
-    """The next state. Raises ``IllegalStateError`` if the table has no such transition."""
+    """Return the next state. Raises ``IllegalStateError`` if the table has no such transition."""
     following = table.get(state, {}).get(event)
     if following is None:
         allowed = ", ".join(other.name for other in table.get(state, {})) or "none"
@@ -28,7 +28,7 @@ def next_state(table: Transitions[S, E], state: S, event: E) -> S:
 
 
 def mermaid(table: Transitions[S, E], start: S, direction: str = "TB") -> str:
-    """The table as the text of a Mermaid state diagram. Events between the same two states share an arrow."""
+    """Return the table as the text of a Mermaid state diagram. Events between the same two states share an arrow."""
     lines = ["stateDiagram-v2", f"    direction {direction}", f"    [*] --> {start.name}"]
     for state, events in table.items():
         arrows: dict[str, list[str]] = {}

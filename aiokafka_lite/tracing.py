@@ -47,7 +47,7 @@ class _Tracing:
         return given
 
     def links(self, records: Sequence[AnyRecord]) -> list[Any]:
-        """A link to the span that sent each record; no link for a record without a context.
+        """Return a link to the span that sent each record; no link for a record without a context.
 
         With several records, the attributes of each link name its record.
         """
@@ -59,7 +59,7 @@ class _Tracing:
         return made
 
     def of_records(self, operation: str, kind: str, records: Sequence[AnyRecord]) -> tuple[str, Attributes]:
-        """The name and the attributes of a span for records. With one record, the attributes describe it."""
+        """Return the name and the attributes of a span for records. With one record, the attributes describe it."""
         topics = {record.topic for record in records}
         topic = topics.pop() if len(topics) == 1 else None
         attributes = self.attributes(operation, kind, topic)
@@ -75,7 +75,7 @@ class _Tracing:
         span.set_status(self.api.StatusCode.ERROR, str(error))
 
     def context(self, record: AnyRecord) -> Any:
-        """The context in the headers of a record, without the current context of the task."""
+        """Return the context in the headers of a record, without the current context of the task."""
         return self.propagate.extract(record.headers, self.contexts.Context(), GETTER)
 
     @contextmanager
@@ -109,7 +109,7 @@ class TracingProducerInterceptor:
         self._tracing = _Tracing(tracer_provider, {"messaging.client.id": client_id})
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with the context of its span in the headers, which replaces an earlier context."""
+        """Return the record with the context of its span in the headers, which replaces an earlier context."""
         tracing = self._tracing
         headers = _OpenHeaders(headers_of(record.topic, record.headers))
         attributes = {
@@ -186,7 +186,7 @@ class TracingConsumerInterceptor:
         tracing.tracer.start_span("commit", kind=tracing.api.SpanKind.CLIENT, attributes=attributes).end()
 
     def process(self, records: AnyRecord | Sequence[AnyRecord]) -> AbstractContextManager[Span]:
-        """A context for the work on a record or on several: its span ``process <topic>`` is the current one.
+        """Return a context for the work on a record or on several: its span ``process <topic>`` is the current one.
 
         The span of one record belongs to the trace of the record: its parent is the span that sent it. The span of
         several records belongs to the current trace, and has a link to each. With one record, its baggage is set too.
@@ -269,7 +269,7 @@ SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
 
 
 def _place(record: AnyRecord) -> Attributes:
-    """The attributes of a record that was read."""
+    """Return the attributes of a record that was read."""
     return {
         "messaging.kafka.offset": record.offset,
         **_content(record.key, record.value, record.partition),
@@ -277,7 +277,7 @@ def _place(record: AnyRecord) -> Attributes:
 
 
 def _content(key: object, value: object, partition: int | None) -> Attributes:
-    """The attributes of a record: its partition, whether it is a tombstone, and its key if that is text."""
+    """Return the attributes of a record: its partition, whether it is a tombstone, and its key if that is text."""
     attributes: Attributes = {}
     if partition is not None:
         attributes["messaging.destination.partition.id"] = str(partition)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
 
 
 def printable(name: str) -> str:
-    """A name for logs and errors. Names come from the wire too, and may contain control characters."""
+    """Return a name for logs and errors. Names come from the wire too, and may contain control characters."""
     return name if name.isprintable() else ascii(name)
 
 
@@ -67,7 +67,7 @@ class Compression(IntEnum):
 
     @classmethod
     def parse(cls, name: str | Compression) -> Compression:
-        """The codec with this name in Kafka, or with this number. Raises ValueError for any other value."""
+        """Return the codec with this name in Kafka, or with this number. Raises ValueError for any other value."""
         if isinstance(name, cls):
             return name
         try:

@@ -71,7 +71,7 @@ class Cell:
 
 
 def ours(label: str, client: str, *, plain: bool = False, uvloop: bool = False) -> list[Candidate]:
-    """The candidate as built. With ``plain`` also as plain Python, if the two differ."""
+    """Return the candidate as built. With ``plain`` also as plain Python, if the two differ."""
     name = f"{OURS} {label}".strip()
     made = [Candidate(name, client)]
     if plain and aiokafka_lite.COMPILED:
@@ -215,7 +215,7 @@ def measure(cell: Cell, servers: str, rounds: int) -> None:
     topic = asyncio.run(new_topic(servers, partitions=PARTITIONS))
     if cell.kind == "consume":
         asyncio.run(fill(servers, topic, cell))
-    by_label = {each.label: each for each in cell.candidates}
+    by_label = {candidate.label: candidate for candidate in cell.candidates}
     cell.results = {label: [] for label in by_label}
     run(replace(cell, count=max(20, cell.count // 10)), cell.candidates[0], servers, topic)  # warms up the broker
     for number in range(rounds):
@@ -236,7 +236,7 @@ def installed(package: str) -> str:
 
 
 def setup(kafka: str, rounds: int, scale: float) -> dict[str, str]:
-    """The software, the machine and the settings that the figures depend on, for the head of the report."""
+    """Return the software, the machine and the settings that the figures depend on, for the head of the report."""
     peers = ", ".join(f"{name} {installed(name)}" for name in ("confluent-kafka", "aiokafka", "uvloop"))
     return {
         "date": time.strftime("%Y-%m-%d"),

@@ -115,7 +115,7 @@ asyncio.run(main())
 
 
 def run(checkout: Path, *arguments: str) -> str:
-    """What a job printed, run with the package of a checkout."""
+    """Return what a job printed, run with the package of a checkout."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
         [sys.executable, "-c", JOB, *arguments], env=environment, capture_output=True, text=True, check=False

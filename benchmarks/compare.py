@@ -72,14 +72,16 @@ def compare(
 
 
 def in_turn(names: Iterable[str], turn: int) -> list[str]:
-    """The names in the order of this round. Each round begins with another one."""
+    """Return the names in the order of this round. Each round begins with another one."""
     listed = list(names)
     first = turn % len(listed)
     return listed[first:] + listed[:first]
 
 
 def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *, title: str, unit: str) -> Table:
-    """A table of seconds per operation, with one list entry for each round. All are compared with the first name."""
+    """Return a table of seconds per operation, with one list entry for each round. All are compared with the first
+    name.
+    """
     base = next(iter(wall))
     results = [
         Result(
@@ -98,7 +100,7 @@ def _time(call: Callable[[], object], repeats: int) -> tuple[float, float]:
 
 
 def _cpu() -> float:
-    """The CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 

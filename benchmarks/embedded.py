@@ -157,7 +157,7 @@ def _fill(servers: str) -> None:
 
 
 def virtual_hours_per_second() -> float:
-    """A produce with acks=all every virtual second on three nodes."""
+    """Return a produce with acks=all every virtual second on three nodes."""
 
     async def main() -> None:
         async with EmbeddedCluster(
@@ -194,7 +194,7 @@ def main() -> None:
     rounds = [{kind: measure() for kind, measure in kinds.items()} for _ in range(ROUNDS)]
     print("| librdkafka on | produced, records/s | read, records/s |\n|---|---:|---:|")
     for kind in kinds:
-        best = [max(each[kind][column] for each in rounds) for column in (0, 1)]
+        best = [max(round_[kind][column] for round_ in rounds) for column in (0, 1)]
         print(f"| {kind} | {best[0]:,.0f} | {best[1]:,.0f} |")
     print("\n| figure | |\n|---|---:|")
     print(f"| three nodes up, in memory | {start_up(tcp=False):.1f} ms |")

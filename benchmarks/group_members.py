@@ -160,8 +160,8 @@ async def main(client: str, *where: str) -> None:
             case ["leave", count]:
                 await asyncio.gather(*(members.pop().leave() for _ in range(int(count))))
             case ["counts"]:
-                say(heartbeats=sum(each.heartbeats() for each in members), cpu=time.process_time())
-    await asyncio.gather(*(each.leave() for each in members))
+                say(heartbeats=sum(member.heartbeats() for member in members), cpu=time.process_time())
+    await asyncio.gather(*(member.leave() for member in members))
     with suppress(TimeoutError):
         async with asyncio.timeout(20):
             await asyncio.gather(*tasks)

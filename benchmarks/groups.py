@@ -57,7 +57,8 @@ PROTOCOLS = {"classic": "classic", "KIP-848": "consumer"}
 
 
 def candidates(only: str) -> dict[str, list[str]]:
-    """The commands of the clients whose name contains ``only``, without the arguments of servers, topic and group.
+    """Return the commands of the clients whose name contains ``only``, without the arguments of servers, topic and
+    group.
 
     Without Java and Maven, prints why Java's client is left out.
     """
@@ -139,7 +140,8 @@ class Members:
         processes = [self, *others]
         async with asyncio.timeout(TIMEOUT):
             while (
-                owned_by(processes) != owned or time.perf_counter() - max(each.changed_at for each in processes) < CALM
+                owned_by(processes) != owned
+                or time.perf_counter() - max(process.changed_at for process in processes) < CALM
             ):
                 await asyncio.sleep(0.05)
 
@@ -180,7 +182,7 @@ class Members:
 
 
 def owned_by(processes: Sequence[Members]) -> int:
-    return sum(each.owned for each in processes)
+    return sum(process.owned for process in processes)
 
 
 @dataclass
@@ -194,9 +196,9 @@ class Figures:
     cpu: float = 0.0
 
     def cells(self) -> list[str]:
-        """The figures as a row of the table."""
+        """Return the figures as a row of the table."""
         times = [*self.joins.values(), *self.leaves.values()]
-        cells = [f"{median(each):.2f}" for each in times]
+        cells = [f"{median(time_):.2f}" for time_ in times]
         if self.deaths:
             cells += [f"{median(self.deaths):.2f}", f"{self.heartbeats:.1f}", f"{self.cpu:.1%}"]
         return cells
@@ -227,11 +229,11 @@ async def measure_group(command: list[str], servers: str, topic: str, size: int,
         found.heartbeats, found.cpu = await members.idle()
         await members.leave(rounds)
         victims = [await Members.start(command, changed) for _ in range(rounds)]
-        for each in victims:
-            stack.push_async_callback(each.close)
-            each.command("join 1")
-        for each in victims:
-            await each.has_joined(1)
+        for victim in victims:
+            stack.push_async_callback(victim.close)
+            victim.command("join 1")
+        for victim in victims:
+            await victim.has_joined(1)
         while victims:
             await members.calm(others=victims)
             killed = await victims.pop().kill()

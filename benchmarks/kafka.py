@@ -50,7 +50,9 @@ def apache_kafka(settings: Mapping[str, str] | None = None) -> Iterator[tuple[st
 
 
 def java_program(name: str) -> list[str]:
-    """The command that compiles and runs a program of ``benchmarks/java`` with the clients of the newest release."""
+    """Return the command that compiles and runs a program of ``benchmarks/java`` with the clients of the newest
+    release.
+    """
     source = Path(__file__).parent / "java" / f"{name}.java"
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return ["java", "-Xmx512m", quiet, "-cp", f"{jars(NEWEST)}/*", str(source)]

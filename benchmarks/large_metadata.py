@@ -150,7 +150,7 @@ def _none(port: int) -> bytes:
 
 
 def _answer(port: int, moves: int = 0) -> bytes:
-    """The answer about all topics, without the correlation id."""
+    """Return the answer about all topics, without the correlation id."""
     topics = [
         MetadataResponseTopic(
             error_code=0,

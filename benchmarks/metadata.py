@@ -84,7 +84,7 @@ def kafka_python(message: MetadataResponse, version: int) -> Peer:
                     **fields(
                         topic,
                         topic_id=uuid.UUID(bytes=topic.topic_id),
-                        partitions=[partitions(version=version, **fields(each)) for each in topic.partitions],
+                        partitions=[partitions(version=version, **fields(partition)) for partition in topic.partitions],
                     ),
                 )
                 for topic in message.topics
@@ -107,8 +107,15 @@ def aiokafka(message: MetadataResponse, version: int) -> Peer:
                 topic.name,
                 False,
                 [
-                    (0, each.partition_index, each.leader_id, each.replica_nodes, each.isr_nodes, [])
-                    for each in topic.partitions
+                    (
+                        0,
+                        partition.partition_index,
+                        partition.leader_id,
+                        partition.replica_nodes,
+                        partition.isr_nodes,
+                        [],
+                    )
+                    for partition in topic.partitions
                 ],
             )
             for topic in message.topics

@@ -53,7 +53,7 @@ class Walk:
             self.calls.append((path.removeprefix(PACKAGE), frame.f_code.co_name))
 
     def stays(self, under: str = "") -> list[str]:
-        """The files, with consecutive calls in one file as one entry."""
+        """Return the files, with consecutive calls in one file as one entry."""
         files = [path for path, _ in self.calls if path.startswith(under)]
         return [path for number, path in enumerate(files) if number == 0 or files[number - 1] != path]
 

@@ -37,7 +37,7 @@ class Peer(NamedTuple):
 
 
 def peers() -> Iterator[tuple[str, Peer]]:
-    """The builders and readers of other clients; those of aiokafka both in C and in Python."""
+    """Yield the builders and readers of other clients; those of aiokafka both in C and in Python."""
     for name, package in (("kafka-python", "kafka"), ("aiokafka", "aiokafka")):
         try:
             default = import_module(f"{package}.record.default_records")
@@ -154,7 +154,7 @@ def decoding(name: str, rows: list[Row], others: list[tuple[str, Peer]]) -> Tabl
 
 
 def codecs() -> Iterator[Table]:
-    """The time that compression adds to a batch of usual records. Other clients use the same libraries."""
+    """Yield the time that compression adds to a batch of usual records. Other clients use the same libraries."""
     rows = WORKLOADS["usual: key of 8, value of 100"]
     built = {codec: our_encode(rows, codec) for codec in Compression}
     encode = {codec.name.lower(): partial(our_encode, rows, codec) for codec in Compression}
@@ -183,7 +183,7 @@ def hash_all(function: Callable[[bytes], int], keys: list[bytes]) -> None:
 
 
 def hashing() -> Table:
-    """The hash of a key of 8 bytes."""
+    """Return the hash of a key of 8 bytes."""
     keys = [b"key-%04d" % number for number in range(COUNT)]
     candidates: dict[str, Callable[[], object]] = {"ours": partial(hash_all, murmur2, keys)}
     for name, module in (("kafka-python", "kafka.partitioner.default"), ("aiokafka", "aiokafka.partitioner")):

@@ -53,7 +53,7 @@ def _charts(setup: dict[str, str]) -> str:
 
 
 def report(results: dict[str, Any]) -> str:
-    """The tables as Markdown."""
+    """Return the tables as Markdown."""
     setup = results["setup"]
     lines = [
         "## Beside other clients: `make bench`",
@@ -83,8 +83,8 @@ def report(results: dict[str, Any]) -> str:
 
 
 def _measured(cell: Cell) -> dict[str, list[dict[str, float]]]:
-    """The results of each candidate, without failed rounds."""
-    return {label: [each for each in rounds if each] for label, rounds in cell["results"].items()}
+    """Return the results of each candidate, without failed rounds."""
+    return {label: [round_ for round_ in rounds if round_] for label, rounds in cell["results"].items()}
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
@@ -96,7 +96,7 @@ def _spread(values: list[float], form: Callable[[float], str]) -> str:
 
 
 def _ratio(cell: Cell, label: str, figure: str, *, inverse: bool = False) -> str:
-    """The median over the rounds in which both the candidate and the first one have a result."""
+    """Return the median over the rounds in which both the candidate and the first one have a result."""
     first = cell["results"][next(iter(cell["results"]))]
     pairs = [(own[figure], base[figure]) for own, base in zip(cell["results"][label], first) if own and base]
     if not pairs:
@@ -181,7 +181,7 @@ def _bars(cells: list[Cell], title: str, path: Path) -> None:
     for axis, cell in zip(axes[0], cells):
         measured = {label: found for label, found in _measured(cell).items() if found}
         costs = [[each["cpu"] / cell["count"] * 1e6 for each in found] for found in measured.values()]
-        middles = [median(each) for each in costs]
+        middles = [median(cost) for cost in costs]
         errors = [[m - min(c) for m, c in zip(middles, costs)], [max(c) - m for m, c in zip(middles, costs)]]
         places = range(len(measured))
         axis.barh(places, middles, xerr=errors, color=[_colour(label) for label in measured], ecolor="#555", capsize=2)

@@ -48,7 +48,7 @@ async def prepare(servers: str, topic: str, count: int, groups: Sequence[str]) -
     async with Producer(servers) as producer, Admin(servers) as admin:
         await producer.send_many(topic, [VALUE] * count)
         from_the_beginning = {"share.auto.offset.reset": "earliest"}
-        names = [*groups, *(f"{each}-warm-up" for each in groups)]
+        names = [*groups, *(f"{group}-warm-up" for group in groups)]
         resources = {ConfigResource.group(name): from_the_beginning for name in names}
         (await admin.configs.alter(resources)).raise_for_errors()
 

@@ -77,7 +77,7 @@ def commit(member_id: str) -> Request[Any]:
 
 
 async def member_of_group(port: int) -> str:
-    """The id of a member of the group ``g``, which is in its first generation."""
+    """Return the id of a member of the group ``g``, which is in its first generation."""
     _, stream = await asyncio.get_running_loop().create_connection(
         lambda: FramedStreamReader(1 << 20, "the node"), "127.0.0.1", port
     )

@@ -178,7 +178,7 @@ def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
 def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
     times = list(islice(stream(spark, servers, topic, 4), 3, None))
     phases = ("triggerExecution", "addBatch", "walCommit", "commitOffsets", "latestOffset", "queryPlanning")
-    phase_times = ", ".join(f"{name} {median(each.get(name, 0) for each in times):.0f}" for name in phases)
+    phase_times = ", ".join(f"{name} {median(time_.get(name, 0) for time_ in times):.0f}" for name in phases)
     print(f"a micro-batch of 4 rows, in ms: {phase_times} ({len(times)} batches)")
 
 

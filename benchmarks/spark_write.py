@@ -139,7 +139,7 @@ def compare_deliveries(spark: SparkSession, servers: str, count: int, limit: int
 
 
 def batch_of_tasks(target: Target, rows: Sequence[pyarrow.RecordBatch], batches: Iterator[int], delivery: str) -> Timed:
-    """The work of two tasks and the driver for a batch, one after the other, without Spark."""
+    """Return the work of two tasks and the driver for a batch, one after the other, without Spark."""
     watch, batch = Stopwatch(), next(batches)
     if delivery == AT_LEAST_ONCE:
         for _ in range(TASKS):

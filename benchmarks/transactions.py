@@ -37,7 +37,7 @@ def linger(records: int) -> float:
 
 
 async def measure(records: int, write: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    """The median time of a transaction, and the CPU of a record, in seconds."""
+    """Return the median time of a transaction, and the CPU of a record, in seconds."""
     for _ in range(WARM_UP):
         await write()
     count = SIZES[records]
@@ -66,7 +66,7 @@ async def ours(servers: str, topic: str, records: int) -> tuple[float, float]:
 
 
 async def ours_send_many(servers: str, topic: str, records: int) -> tuple[float, float]:
-    """All records in one call, so there is nothing to linger for."""
+    """Return all records in one call, so there is nothing to linger for."""
     from aiokafka_lite import Producer
 
     values = [VALUE] * records
@@ -152,7 +152,7 @@ def compare(servers: str, topic: str, records: int, rounds: int) -> None:
         columns: list[str] = []
         for index, unit in ((0, 1e3), (1, 1e6)):
             factor = median(one[index] / other[index] for one, other in zip(results, found[PEER]))
-            columns += [f"{median(each[index] for each in results) * unit:.2f}", f"{factor:.2f}"]
+            columns += [f"{median(result[index] for result in results) * unit:.2f}", f"{factor:.2f}"]
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
 
 

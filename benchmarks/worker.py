@@ -315,7 +315,7 @@ def confluent_produce_batch(job: Job) -> Result:
 
 
 async def confluent_senders(job: Job) -> Result:
-    """A thread polls, as confluent-kafka's example for asyncio does."""
+    """Return a thread polls, as confluent-kafka's example for asyncio does."""
     from confluent_kafka import Producer
 
     loop = asyncio.get_running_loop()

@@ -59,7 +59,7 @@ class Result(NamedTuple):
 
 
 def results(path: Path) -> Iterator[Result]:
-    """The tests of a results file that ran on a broker or were skipped for it."""
+    """Yield the tests of a results file that ran on a broker or were skipped for it."""
     for case in ElementTree.parse(path).iter("testcase"):
         module, name = case.get("classname", "").rpartition(".")[2], case.get("name", "")
         broker = broker_of(name)
@@ -75,19 +75,19 @@ def results(path: Path) -> Iterator[Result]:
 
 
 def broker_of(name: str) -> str | None:
-    """The broker among a test's parameters."""
+    """Return the broker among a test's parameters."""
     parameters = re.search(r"\[(.*)\]$", name)
     tokens = re.split(r"[- ]", parameters[1]) if parameters is not None else []  # "secured 4.3.1" is one too
     return next((broker for broker in BROKERS if broker in tokens), None)
 
 
 def feature_of(test: str) -> str:
-    """The column in which a test counts."""
+    """Return the column in which a test counts."""
     return next((feature.title for feature in reversed(FEATURES) if re.search(feature.pattern, test)), ALL_ELSE)
 
 
 def page(found: Iterable[Result], date: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     counts: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     reasons: dict[str, set[str]] = defaultdict(set)
     for each in found:
@@ -116,14 +116,14 @@ def page(found: Iterable[Result], date: str) -> str:
 
 
 def cell(counted: Counter[str]) -> str:
-    """The number of passed tests, and of failures in bold."""
+    """Return the number of passed tests, and of failures in bold."""
     if counted["failed"]:
         return f"{counted['passed']}, **{counted['failed']} failed**"
     return str(counted["passed"]) if counted["passed"] else "–"
 
 
 def date_of(path: Path) -> str:
-    """The day on which the tests ran."""
+    """Return the day on which the tests ran."""
     suite = next(ElementTree.parse(path).iter("testsuite"))
     return suite.get("timestamp", "").partition("T")[0]
 

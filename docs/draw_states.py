@@ -229,12 +229,12 @@ def section_of_ends() -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, section_of_ends(), *map(section, MACHINES)])
 
 
 def section(machine: Machine) -> str:
-    """One machine: its diagram, and the meaning of its states and events."""
+    """Return one machine: its diagram, and the meaning of its states and events."""
     table = machine.transitions
     states = list(table)
     used = {event for row in table.values() for event in row}
@@ -264,7 +264,9 @@ def section(machine: Machine) -> str:
 
 
 def sentence(member: Enum) -> str:
-    """A member's value as a sentence. A name of the code at its beginning, and each ``name()``, are shown as code."""
+    """Return a member's value as a sentence. A name of the code at its beginning, and each ``name()``, are shown as
+    code.
+    """
     text = str(member.value)
     first, _, rest = text.partition(" ")
     begin = f"`{first}`" if "(" in first or "_" in first else first[:1].upper() + first[1:]

@@ -26,12 +26,12 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def http_server_on_a_port() -> AbstractAsyncContextManager[str]:
-    """A web server that responds "bad request"."""
+    """Return a web server that responds "bad request"."""
     return answering(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
 
 def tls_server_on_a_port() -> AbstractAsyncContextManager[str]:
-    """A TLS listener that responds with an alert."""
+    """Return a TLS listener that responds with an alert."""
     return answering(bytes.fromhex("15030300020246"))
 
 

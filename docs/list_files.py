@@ -16,13 +16,13 @@ BEGIN, END = "<!-- file map: begin (docs/list_files.py writes it) -->", "<!-- fi
 
 
 def page() -> str:
-    """The whole page with a fresh map."""
+    """Return the whole page with a fresh map."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return f"{before}{BEGIN}\n\n{file_map()}\n{END}{rest.partition(END)[2]}"
 
 
 def file_map() -> str:
-    """A table for each folder of the package."""
+    """Return a table for each folder of the package."""
     files = sorted((ROOT / "aiokafka_lite").rglob("*.py"), key=lambda path: (path.parent.as_posix(), path.name))
     parts = []
     for folder, inside in groupby(files, key=lambda path: path.parent):
@@ -34,7 +34,7 @@ def file_map() -> str:
 
 
 def purpose(path: Path) -> str:
-    """The first sentence of the module's docstring."""
+    """Return the first sentence of the module's docstring."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     first = " ".join(text.partition("\n\n")[0].split())
     sentence = re.match(r".+?[.:](?= [A-Z]|$)|.+", first)

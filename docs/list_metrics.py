@@ -18,7 +18,7 @@ END = "<!-- instruments: end -->"
 
 
 def page() -> str:
-    """The page with a current table."""
+    """Return the page with a current table."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return f"{before}{BEGIN}\n\n{tables()}\n{END}{rest.partition(END)[2]}"
 

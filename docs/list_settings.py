@@ -159,12 +159,12 @@ defaults are those of Kafka 4.3; a default in **bold** differs from this client'
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, *(section(*each) for each in CONFIGURATIONS)])
 
 
 def section(config: type, title: str, about: str) -> str:
-    """The settings of one class."""
+    """Return the settings of one class."""
     purposes = docstrings(config)
     lines = [
         f"## {title}",
@@ -172,14 +172,14 @@ def section(config: type, title: str, about: str) -> str:
         *([about, ""] if about else []),
         "| setting | default | | in Java | its default |",
         "|---|---|---|---|---|",
-        *(line(each, purposes[each.name]) for each in fields(config)),
+        *(line(field, purposes[field.name]) for field in fields(config)),
         "",
     ]
     return "\n".join(lines)
 
 
 def line(setting: Field[object], purpose: str) -> str:
-    """One row of a table."""
+    """Return one row of a table."""
     java = JAVA[setting.name]
     ours = default(setting)
     names = "—" if java.name is None else ", ".join(f"`{name}`" for name in java.name.split(", "))
@@ -193,7 +193,7 @@ def in_java(name: str, value: object) -> str:
 
 
 def default(setting: Field[object]) -> str:
-    """The default to print, or "required"."""
+    """Return the default to print, or "required"."""
     if setting.default is MISSING:
         return "required" if setting.default_factory is MISSING else shown(setting.name, setting.default_factory())
     if setting.default is None:
@@ -202,7 +202,7 @@ def default(setting: Field[object]) -> str:
 
 
 def shown(name: str, value: object) -> str:
-    """A value with its unit."""
+    """Return a value with its unit."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -223,7 +223,7 @@ def size(number: int) -> str:
 
 
 def docstrings(config: type) -> dict[str, str]:
-    """The docstring below each field. Python itself does not keep them, so they are read from the source."""
+    """Return the docstring below each field. Python itself does not keep them, so they are read from the source."""
     (definition,) = ast.parse(inspect.getsource(config)).body
     assert isinstance(definition, ast.ClassDef)
     return dict(_documented(definition.body))

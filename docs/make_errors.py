@@ -56,13 +56,13 @@ _VARYING = re.compile(r"(?<=aiokafka-lite-)[0-9a-f-]{36}|(?<=0x)[0-9a-f]{8}")  #
 
 
 def shown(error: Exception) -> str:
-    """The last line of the traceback, without the parts that differ between runs."""
+    """Return the last line of the traceback, without the parts that differ between runs."""
     text = f"{type(error).__name__}: {error}"
     return _VARYING.sub("…", _ADDRESS.sub("localhost:9092", text))
 
 
 def section(case: Case, error: Exception) -> str:
-    """One entry of the page."""
+    """Return one entry of the page."""
     message = "\n".join(textwrap.wrap(shown(error), 92, break_long_words=False, break_on_hyphens=False))
     code = f"```py\n{case.code}\n```"
     advice = "\n".join(textwrap.wrap(case.advice, 120, break_long_words=False, break_on_hyphens=False))
@@ -70,7 +70,7 @@ def section(case: Case, error: Exception) -> str:
 
 
 def page(errors: Iterable[Exception]) -> str:
-    """The whole page. ``errors`` has one error for each of ``CASES``."""
+    """Return the whole page. ``errors`` has one error for each of ``CASES``."""
     parts = [HEAD]
     last = ""
     for case, error in zip(CASES, errors, strict=True):

@@ -25,10 +25,12 @@ class ShowSettings(griffe.Extension):
     """Makes signatures show the arguments that a function accepts."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        for each in list(func.parameters):
-            if str(each.annotation) == "Never":  # explains the arguments of other clients, and takes none
-                del func.parameters[each.name]
-        rest = next((each for each in func.parameters if each.kind is griffe.ParameterKind.var_keyword), None)
+        for parameter in list(func.parameters):
+            if str(parameter.annotation) == "Never":  # explains the arguments of other clients, and takes none
+                del func.parameters[parameter.name]
+        rest = next(
+            (parameter for parameter in func.parameters if parameter.kind is griffe.ParameterKind.var_keyword), None
+        )
         if rest is None:
             return
         if func.name == "__init__" and str(rest.annotation).startswith("Unpack["):
@@ -55,7 +57,7 @@ def expand(func: griffe.Function, rest: griffe.Parameter) -> None:
 
 @cache
 def described() -> dict[str, tuple[Field[Any], str]]:
-    """The field and the description of each setting."""
+    """Return the field and the description of each setting."""
     return {
         field.name: (field, list_settings.docstrings(config)[field.name].replace("``", "`"))
         for config, _, _ in list_settings.CONFIGURATIONS
@@ -64,6 +66,6 @@ def described() -> dict[str, tuple[Field[Any], str]]:
 
 
 def default(field: Field[Any]) -> str:
-    """The default as Python code."""
+    """Return the default as Python code."""
     value = field.default_factory() if field.default_factory is not MISSING else field.default
     return repr(value.name.lower() if isinstance(value, Enum) else value)

@@ -18,7 +18,7 @@ async def nothing() -> None:
 
 
 def turns_to_try() -> Iterator[int]:
-    """The numbers of turns after which a call is cancelled. The caller stops when the call has ended.
+    """Yield the numbers of turns after which a call is cancelled. The caller stops when the call has ended.
 
     Raises AssertionError after ``MOST_TURNS``: otherwise the test of a call that never ends would pass.
     """
@@ -81,7 +81,7 @@ class Covered(set[str]):
 
 
 def public_coroutines(*classes: type) -> set[str]:
-    """The public coroutines that these classes define, as ``Class.name``."""
+    """Return the public coroutines that these classes define, as ``Class.name``."""
     return {
         f"{kind.__name__}.{name}"
         for kind in classes

@@ -40,5 +40,5 @@ def for_each(values: list[Any], name: Callable[[Any], str]) -> Callable[[Callabl
 
 
 def seeds(count: int, *, usual: int) -> list[Any]:
-    """The seeds 0 to ``count - 1`` for parametrize. Seeds from ``usual`` on are long, for ``make test-long``."""
+    """Return the seeds 0 to ``count - 1`` for parametrize. Seeds from ``usual`` on are long, for ``make test-long``."""
     return [pytest.param(seed, marks=() if seed < usual else (pytest.mark.long,)) for seed in range(count)]

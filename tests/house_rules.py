@@ -59,7 +59,7 @@ def _imports() -> dict[str, set[str]]:
                     targets.add(f"{source}.{alias.name}" if f"{source}.{alias.name}" in modules else source)
         # An ``__init__`` that only exports names of its modules is not part of a circle.
         is_index = path.name == "__init__.py"
-        graph[module] = set() if is_index else {each for each in targets if each in modules and each != module}
+        graph[module] = set() if is_index else {target for target in targets if target in modules and target != module}
     return graph
 
 

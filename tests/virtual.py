@@ -26,7 +26,8 @@ TICKS = int(os.environ.get("AIOKAFKA_LITE_TICKS", "0"))
 
 
 def virtual_loops(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The hook ``pytest_asyncio_loop_factories`` of a folder whose tests and fixtures all run in virtual time."""
+    """Return the hook ``pytest_asyncio_loop_factories`` of a folder whose tests and fixtures all run in virtual
+    time."""
     return {"virtual": partial(VirtualTimeLoop, TICKS)}
 
 
@@ -41,7 +42,7 @@ def run_clean(main: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that runs by ``run_clean``. Its fixtures are not async."""
+    """Return a test that runs by ``run_clean``. Its fixtures are not async."""
 
     def runs(*args: Any, **fixtures: Any) -> None:
         run_clean(test(*args, **fixtures))

@@ -36,7 +36,8 @@ async def until(condition: Callable[[], object], what: str = "", *, within: floa
 
 
 async def error_of(call: Callable[[float], Awaitable[object]], *causes: str) -> KafkaError:
-    """The error of a call. The timeout of the call leaves it the time to find these causes, which are patterns."""
+    """Return the error of a call. The timeout of the call leaves it the time to find these causes, which are
+    patterns."""
     for timeout in LONGER_AND_LONGER:
         with pytest.raises(KafkaError) as caught:
             await call(timeout)

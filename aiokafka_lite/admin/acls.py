@@ -37,7 +37,7 @@ class Acls:
         self._calls = calls
 
     async def describe(self, wanted: AclFilter = _EVERY, *, timeout: float | None = None) -> tuple[AclBinding, ...]:
-        """The ACLs that a filter matches, by default all ACLs."""
+        """Return the ACLs that a filter matches, by default all ACLs."""
         if not isinstance(wanted, AclFilter):
             raise TypeError(arguments.must_be("wanted", "an AclFilter", wanted))
 
@@ -100,7 +100,7 @@ def _check(peer: Peer, request: _AclRequest, resource_type: AclResourceType, pat
 
 
 def _fields(peer: Peer, request: _AclRequest, wanted: AclFilter) -> dict[str, Any]:
-    """The fields of the filter in a request. A broker without pattern types has only literal patterns."""
+    """Return the fields of the filter in a request. A broker without pattern types has only literal patterns."""
     _check(peer, request, wanted.resource_type, wanted.pattern_type)
     has_types = peer.speaks(request.PATTERN_TYPES)
     return {
@@ -141,10 +141,15 @@ def _described(
 
 
 def _deletion(result: DeleteAclsFilterResult) -> tuple[AclBinding, ...] | KafkaError:
-    """The deleted ACLs, or the error of the filter or of the first ACL that could not be deleted."""
-    for each in result.matching_acls:
-        failed = answer_of(each.error_code, f"deleting the ACL {_described(each, each)}", None, each.error_message)
+    """Return the deleted ACLs, or the error of the filter or of the first ACL that could not be deleted."""
+    for matching_acl in result.matching_acls:
+        failed = answer_of(
+            matching_acl.error_code,
+            f"deleting the ACL {_described(matching_acl, matching_acl)}",
+            None,
+            matching_acl.error_message,
+        )
         if isinstance(failed, BrokerError):
             return failed
-    deleted = tuple(_described(each, each) for each in result.matching_acls)
+    deleted = tuple(_described(matching_acl, matching_acl) for matching_acl in result.matching_acls)
     return answer_of(result.error_code, "deleting ACLs", deleted, result.error_message)

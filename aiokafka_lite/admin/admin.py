@@ -84,7 +84,7 @@ class Admin(Component):
         await self._service.attach(self._client.service)
 
     def metrics(self) -> ClientMetrics:
-        """A snapshot of the counters of the connections, the metadata and the event loop. Asks no broker.
+        """Return a snapshot of the counters of the connections, the metadata and the event loop. Asks no broker.
 
         Call it in the event loop.
         """
@@ -102,7 +102,7 @@ class Admin(Component):
         return self._client.traffic()
 
     def diagnose(self) -> Diagnosis:
-        """The state of the client, its connections and its event loop, for a bug report.
+        """Return the state of the client, its connections and its event loop, for a bug report.
 
         Sends no request and does not wait. Call it in the event loop.
         """

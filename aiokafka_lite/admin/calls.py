@@ -88,7 +88,9 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """A deadline after three quarters of the remaining time. If the step times out, later steps still have time."""
+        """Return a deadline after three quarters of the remaining time. If the step times out, later steps still have
+        time.
+        """
         return Deadline(max(self.left * 0.75, 0.001))
 
 
@@ -112,7 +114,7 @@ class Peer:
         return await self._broker.send(request, purpose=Purpose.ADMIN, timeout=self._timeout, at_most=at_most)
 
     def speaks(self, what: type[Request[Any]] | Since) -> bool:
-        """Whether the broker and this client both support an API, or a version of the API that has a feature."""
+        """Return whether the broker and this client both support an API, or a version of the API that has a feature."""
         request, version = (what.message, int(what)) if isinstance(what, Since) else (what, 0)
         newest = self.versions.maximum(request)
         return newest is not None and newest >= version
@@ -155,7 +157,7 @@ class Calls:
         return self._client
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """A deadline ``timeout`` seconds from now (``api_timeout`` if None).
+        """Return a deadline ``timeout`` seconds from now (``api_timeout`` if None).
 
         Raises IllegalStateError unless the client is started.
         """
@@ -216,7 +218,7 @@ class Calls:
         return await self.settle(what, groups, find, ask, deadline, already=already, key_of=_group_key)
 
     async def coordinators(self, kind: CoordinatorKind, names: Iterable[str], deadline: Deadline) -> Results[str, Node]:
-        """The coordinators of groups or of transactional ids. Each of them accepts connections.
+        """Return the coordinators of groups or of transactional ids. Each of them accepts connections.
 
         They are looked up again, because only a request to a cached coordinator would show that it has moved.
         """
@@ -275,7 +277,7 @@ class Calls:
     # Targets.
 
     async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
-        """All items at one broker, preferably a connected one whose last attempt did not fail."""
+        """Return all items at one broker, preferably a connected one whose last attempt did not fail."""
         nodes = self._client.view.nodes
         good = [node_id for node_id in nodes if node_id not in self._avoided] or list(nodes)
         if not good:
@@ -285,7 +287,7 @@ class Calls:
         return Targets({chosen: list(items)}, any_broker=True)
 
     async def controller(self, items: list[Any], deadline: Deadline) -> Targets:
-        """All items at the controller.
+        """Return all items at the controller.
 
         Without a known controller, at any broker: it forwards the request, or answers NOT_CONTROLLER. librdkafka's
         mock cluster, for example, never names a controller.
@@ -297,7 +299,7 @@ class Calls:
         return Targets({controller.node_id: list(items)})
 
     async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:
-        """Each partition at its leader, by recent metadata."""
+        """Return each partition at its leader, by recent metadata."""
         targets = Targets()
         for item in items:
             try:
@@ -318,7 +320,7 @@ class Calls:
         return targets
 
     async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
-        """Each group or transactional id at its coordinator.
+        """Return each group or transactional id at its coordinator.
 
         Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator delays only its
         own items.
@@ -340,7 +342,7 @@ class Calls:
         return targets
 
     async def brokers(self, items: list[int], deadline: Deadline) -> Targets:
-        """Each broker id at that broker."""
+        """Return each broker id at that broker."""
         nodes = self._client.view.nodes
         targets = Targets({node_id: [node_id] for node_id in items if node_id in nodes})
         for node_id in items:
@@ -351,12 +353,15 @@ class Calls:
         return targets
 
     async def all_brokers(self, deadline: Deadline, *, at_once: bool = True) -> list[int]:
-        """The ids of all brokers, by new metadata. In a loop, ``at_once`` must be false, so that requests are paced."""
+        """Return the ids of all brokers, by new metadata. In a loop, ``at_once`` must be false, so that requests are
+        paced.
+        """
         view = await self._client.refresh((), timeout=max(deadline.left, 0.001), at_once=at_once)
         return sorted(view.nodes)
 
     async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
-        """The result of every broker. If a broker leaves, all are asked again: others have taken over its groups.
+        """Return the result of every broker. If a broker leaves, all are asked again: others have taken over its
+        groups.
 
         Raises the error if one broker did not answer: a list would not be complete.
         """
@@ -565,12 +570,14 @@ class _Call(Generic[K, V]):
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """The value if the code is 0, otherwise its error. ``what`` names the operation, ``message`` is from the broker."""
+    """Return the value if the code is 0, otherwise its error. ``what`` names the operation, ``message`` is from the
+    broker.
+    """
     return value if code == ErrorCode.NONE else refusal(code, what, message)
 
 
 def refusal(code: int, what: str, message: str | None) -> KafkaError:
-    """The error of a code. ``what`` names the operation, ``message`` is from the broker."""
+    """Return the error of a code. ``what`` names the operation, ``message`` is from the broker."""
     return error_for(code, what, reason=message)
 
 
@@ -579,12 +586,12 @@ def _group_key(group_id: str) -> CoordinatorKey:
 
 
 def _is_gone(error: KafkaError) -> bool:
-    """Whether the broker has left the cluster."""
+    """Return whether the broker has left the cluster."""
     return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError:
-    """The error of a partition that has no leader in metadata."""
+    """Return the error of a partition that has no leader in metadata."""
     if topic is not None and topic.error is not ErrorCode.NONE:
         return error_for(topic.error, f"topic {item.topic!r}")
     if topic is not None and topic.is_usable and topic.partition(item.partition) is None:

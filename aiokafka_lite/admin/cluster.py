@@ -118,7 +118,7 @@ class Cluster:
         self._calls = calls
 
     async def describe(self, *, include_fenced: bool = False, timeout: float | None = None) -> ClusterDescription:
-        """The brokers, the controller and the cluster's id. ``include_fenced`` requires Kafka 4.0."""
+        """Return the brokers, the controller and the cluster's id. ``include_fenced`` requires Kafka 4.0."""
 
         async def ask(peer: Peer) -> ClusterDescription:
             if include_fenced:
@@ -131,17 +131,22 @@ class Cluster:
         return await self._calls.one("describing the cluster", self._calls.any_broker, ask, deadline)
 
     async def features(self, *, timeout: float | None = None) -> Features:
-        """The features of the cluster (KIP-584). Requires Kafka 2.7."""
+        """Return the features of the cluster (KIP-584). Requires Kafka 2.7."""
 
         async def ask(peer: Peer) -> Features:
             peer.require(ApiVersionsRequest.FEATURES, "describing features")
             answer = await _versions(peer)
             agreed = answer.finalized_features_epoch >= 0
             return Features(
-                {each.name: VersionRange(each.min_version, each.max_version) for each in answer.supported_features},
                 {
-                    each.name: VersionRange(each.min_version_level, each.max_version_level)
-                    for each in answer.finalized_features
+                    supported_feature.name: VersionRange(supported_feature.min_version, supported_feature.max_version)
+                    for supported_feature in answer.supported_features
+                },
+                {
+                    finalized_feature.name: VersionRange(
+                        finalized_feature.min_version_level, finalized_feature.max_version_level
+                    )
+                    for finalized_feature in answer.finalized_features
                     if agreed
                 },
                 answer.finalized_features_epoch if agreed else None,
@@ -185,14 +190,14 @@ class Cluster:
             )
             answer = await peer.send(request)
             _raise_for(answer.error_code, "updating features", answer.error_message)
-            for each in answer.results:
-                _raise_for(each.error_code, f"updating the feature {each.feature}", each.error_message)
+            for result in answer.results:
+                _raise_for(result.error_code, f"updating the feature {result.feature}", result.error_message)
 
         deadline = self._calls.deadline(timeout)
         await self._calls.one("updating features", self._calls.controller, ask, deadline)
 
     async def quorum(self, *, timeout: float | None = None) -> Quorum:
-        """The controllers of a cluster without ZooKeeper. Requires Kafka 3.3."""
+        """Return the controllers of a cluster without ZooKeeper. Requires Kafka 3.3."""
 
         async def ask(peer: Peer) -> Quorum:
             peer.require(DescribeQuorumRequest.INTRODUCED, "describing the metadata quorum")
@@ -200,7 +205,7 @@ class Cluster:
             topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[partition])
             answer = await peer.send(DescribeQuorumRequest(topics=[topic]))
             _raise_for(answer.error_code, "describing the metadata quorum", answer.error_message)
-            partitions = [each for topic in answer.topics for each in topic.partitions]
+            partitions = [partition for topic in answer.topics for partition in topic.partitions]
             if len(partitions) != 1:
                 raise ProtocolError(f"the metadata quorum has one partition, and the answer has {len(partitions)}")
             return _quorum(partitions[0])
@@ -226,7 +231,7 @@ class Cluster:
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
-        """The APIs of these brokers, in order of their keys; of all brokers if None."""
+        """Return the APIs of these brokers, in order of their keys; of all brokers if None."""
         wanted = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:

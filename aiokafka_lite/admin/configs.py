@@ -39,7 +39,7 @@ class _Open(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> Self:
-        """The member of this number, UNKNOWN (0) for an unknown one."""
+        """Return the member of this number, UNKNOWN (0) for an unknown one."""
         return cls(number if number in cls._value2member_map_ else 0)
 
 
@@ -115,12 +115,12 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
-        """The dynamic settings of all brokers."""
+        """Return the dynamic settings of all brokers."""
         return cls(ResourceType.BROKER, "")
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
-        """A group (Kafka 4.0)."""
+        """Return a group (Kafka 4.0)."""
         return cls(ResourceType.GROUP, name)
 
     @property
@@ -185,7 +185,7 @@ Changes = Mapping[str, SettingValue | None] | Iterable[ConfigChange]
 
 
 def setting_text(name: str, value: object) -> str:
-    """The value as Kafka writes it. Raises TypeError unless it is a string, a number or a bool."""
+    """Return the value as Kafka writes it. Raises TypeError unless it is a string, a number or a bool."""
     arguments.text("setting", name)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -209,7 +209,9 @@ class Configs:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, Setting]]:
-        """The settings of resources by name: all, or the settings in ``names``. Documentation requires Kafka 2.6."""
+        """Return the settings of resources by name: all, or the settings in ``names``. Documentation requires Kafka
+        2.6.
+        """
         wanted = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 
@@ -225,7 +227,8 @@ class Configs:
     async def list(
         self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
-        """The resources of these types, all types if None. Groups and client metrics are listed if they have settings.
+        """Return the resources of these types, all types if None. Groups and client metrics are listed if they have
+        settings.
 
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
@@ -246,8 +249,8 @@ class Configs:
             if answer.error_code:
                 raise error_for(answer.error_code, "listing resources with settings")
             return tuple(
-                ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
-                for each in answer.config_resources
+                ConfigResource(ResourceType.of(config_resource.resource_type), config_resource.resource_name)
+                for config_resource in answer.config_resources
             )
 
         deadline = self._calls.deadline(timeout)
@@ -338,11 +341,11 @@ async def _describe(
         include_documentation=documentation and peer.speaks(DescribeConfigsRequest.DOCUMENTATION),
     )
     answers: dict[ConfigResource, Mapping[str, Setting] | KafkaError] = {}
-    for each in (await peer.send(request)).results:
-        resource = ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
-        settings = {setting.name: _setting(setting) for setting in each.configs}
+    for result in (await peer.send(request)).results:
+        resource = ConfigResource(ResourceType.of(result.resource_type), result.resource_name)
+        settings = {setting.name: _setting(setting) for setting in result.configs}
         answers[resource] = answer_of(
-            each.error_code, f"describing the settings of {resource}", settings, each.error_message
+            result.error_code, f"describing the settings of {resource}", settings, result.error_message
         )
     return answers
 
@@ -354,7 +357,9 @@ def _setting(given: DescribeConfigsResourceResult) -> Setting:
         ConfigSource.of(given.config_source),
         given.read_only,
         given.is_sensitive,
-        tuple(ConfigSynonym(each.name, each.value, ConfigSource.of(each.source)) for each in given.synonyms),
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source)) for synonym in given.synonyms
+        ),
         ConfigType.of(given.config_type),
         given.documentation or None,
     )
@@ -388,9 +393,11 @@ def _text(change: ConfigChange) -> str | None:
 
 def _altered(responses: Iterable[Any]) -> dict[ConfigResource, KafkaError | None]:
     answers: dict[ConfigResource, KafkaError | None] = {}
-    for each in responses:
-        resource = ConfigResource(ResourceType.of(each.resource_type), each.resource_name)
-        answers[resource] = answer_of(each.error_code, f"changing settings of {resource}", None, each.error_message)
+    for response in responses:
+        resource = ConfigResource(ResourceType.of(response.resource_type), response.resource_name)
+        answers[resource] = answer_of(
+            response.error_code, f"changing settings of {resource}", None, response.error_message
+        )
     return answers
 
 
@@ -426,7 +433,7 @@ async def _replace(
 def replaced(
     resource: ConfigResource, present: Mapping[str, Setting], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """The resource's own settings after the changes. Pure.
+    """Return the resource's own settings after the changes. Pure.
 
     Raises UnsupportedVersion if one of the settings is secret: its value cannot be read, so it would be lost.
     """
@@ -449,7 +456,7 @@ def replaced(
 
 
 def _own_source(resource: ConfigResource) -> ConfigSource | None:
-    """The source of the settings that were made for this resource."""
+    """Return the source of the settings that were made for this resource."""
     if resource.type is ResourceType.BROKER:
         return ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
     return ConfigSource.TOPIC if resource.type is ResourceType.TOPIC else None

@@ -136,21 +136,21 @@ class GroupDescription:
 
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
-    """The groups of one broker. An old broker ignores the filters."""
+    """Return the groups of one broker. An old broker ignores the filters."""
     lists_states = peer.speaks(ListGroupsRequest.STATES)
     lists_types = peer.speaks(ListGroupsRequest.TYPES)
     request = ListGroupsRequest(
-        states_filter=sorted(each.value for each in states) if lists_states else [],
-        types_filter=sorted(each.value.lower() for each in types) if lists_types else [],
+        states_filter=sorted(state.value for state in states) if lists_states else [],
+        types_filter=sorted(type_.value.lower() for type_ in types) if lists_types else [],
     )
     answer = await peer.send(request)
     if answer.error_code:
         raise error_for(answer.error_code, f"listing groups of broker {peer.node_id}")
     if lists_states:
-        return [_listing(each, GroupState(each.group_state), lists_types) for each in answer.groups]
-    found = await peer.send(DescribeGroupsRequest(groups=[each.group_id for each in answer.groups]))
-    described = {each.group_id: GroupState(each.group_state) for each in found.groups if not each.error_code}
-    return [_listing(each, described.get(each.group_id, GroupState.UNKNOWN), lists_types) for each in answer.groups]
+        return [_listing(group, GroupState(group.group_state), lists_types) for group in answer.groups]
+    found = await peer.send(DescribeGroupsRequest(groups=[group.group_id for group in answer.groups]))
+    described = {group.group_id: GroupState(group.group_state) for group in found.groups if not group.error_code}
+    return [_listing(group, described.get(group.group_id, GroupState.UNKNOWN), lists_types) for group in answer.groups]
 
 
 def _listing(given: ListedGroup, state: GroupState, lists_types: bool) -> GroupListing:
@@ -163,7 +163,7 @@ def _is_unsupported(answer: GroupDescription | KafkaError) -> bool:
 
 
 def is_missing(answer: object) -> bool:
-    """Whether the answer means that the group does not exist."""
+    """Return whether the answer means that the group does not exist."""
     return isinstance(answer, BrokerError) and answer.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -185,19 +185,19 @@ async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescri
 
 async def _describe_classic(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
     answers: dict[str, GroupDescription | KafkaError] = {}
-    for each in (await peer.send(DescribeGroupsRequest(groups=items))).groups:
-        what = f"describing group {each.group_id!r}"
-        if each.error_code:
-            answers[each.group_id] = error_for(each.error_code, what)
-        elif GroupState(each.group_state) is GroupState.DEAD:
-            answers[each.group_id] = error_for(ErrorCode.GROUP_ID_NOT_FOUND, what)
+    for group in (await peer.send(DescribeGroupsRequest(groups=items))).groups:
+        what = f"describing group {group.group_id!r}"
+        if group.error_code:
+            answers[group.group_id] = error_for(group.error_code, what)
+        elif GroupState(group.group_state) is GroupState.DEAD:
+            answers[group.group_id] = error_for(ErrorCode.GROUP_ID_NOT_FOUND, what)
         else:
-            answers[each.group_id] = _classic(each, peer.node)
+            answers[group.group_id] = _classic(group, peer.node)
     return answers
 
 
 def _classic(given: DescribedGroup, coordinator: Node) -> GroupDescription:
-    members = tuple(_classic_member(each, given.protocol_type) for each in given.members)
+    members = tuple(_classic_member(member, given.protocol_type) for member in given.members)
     return GroupDescription(
         given.group_id,
         GroupType.CLASSIC,
@@ -225,12 +225,12 @@ def _classic_member(given: DescribedGroupMember, protocol_type: str) -> MemberDe
 
 async def _describe_consumer(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
     request = ConsumerGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
-    return {each.group_id: _described(each, _consumer, peer.node) for each in (await peer.send(request)).groups}
+    return {group.group_id: _described(group, _consumer, peer.node) for group in (await peer.send(request)).groups}
 
 
 async def _describe_streams(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
     request = StreamsGroupDescribeRequest(group_ids=items, include_authorized_operations=False)
-    return {each.group_id: _described(each, _streams, peer.node) for each in (await peer.send(request)).groups}
+    return {group.group_id: _described(group, _streams, peer.node) for group in (await peer.send(request)).groups}
 
 
 def _described(given: G, describe: Callable[[G, Node], GroupDescription], peer: Node) -> GroupDescription | KafkaError:
@@ -242,17 +242,17 @@ def _described(given: G, describe: Callable[[G, Node], GroupDescription], peer: 
 def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
-            tuple(each.subscribed_topic_names),
-            _assigned(each.assignment),
-            _assigned(each.target_assignment),
-            each.subscribed_topic_regex or None,
-            each.member_epoch,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(member.subscribed_topic_names),
+            _assigned(member.assignment),
+            _assigned(member.target_assignment),
+            member.subscribed_topic_regex or None,
+            member.member_epoch,
         )
-        for each in given.members
+        for member in given.members
     )
     return GroupDescription(
         given.group_id,
@@ -269,25 +269,29 @@ def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDesc
 
 def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
-        sorted(TopicPartition(each.topic_name, number) for each in given.topic_partitions for number in each.partitions)
+        sorted(
+            TopicPartition(topic_partition.topic_name, number)
+            for topic_partition in given.topic_partitions
+            for number in topic_partition.partitions
+        )
     )
 
 
 def _streams(given: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
             None,
             None,
-            epoch=each.member_epoch,
-            tasks=_tasks(each.assignment),
-            target_tasks=_tasks(each.target_assignment),
-            process_id=each.process_id,
+            epoch=member.member_epoch,
+            tasks=_tasks(member.assignment),
+            target_tasks=_tasks(member.target_assignment),
+            process_id=member.process_id,
         )
-        for each in given.members
+        for member in given.members
     )
     known = None if given.topology is None else given.topology.subtopologies
     return GroupDescription(

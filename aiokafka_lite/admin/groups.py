@@ -75,7 +75,7 @@ class GroupLag:
     @property
     def total(self) -> int:
         """The sum of the known lags, in records."""
-        return sum(each.lag for each in self.partitions if each.lag is not None)
+        return sum(partition.lag for partition in self.partitions if partition.lag is not None)
 
 
 class Groups:
@@ -94,7 +94,7 @@ class Groups:
         types: Iterable[GroupType | str] = (),
         timeout: float | None = None,
     ) -> tuple[GroupListing, ...]:
-        """All groups that this client may see, by name. ``states`` and ``types`` select some of them.
+        """Return all groups that this client may see, by name. ``states`` and ``types`` select some of them.
 
         Raises the error if one broker did not answer, since the list would not be complete.
         """
@@ -125,7 +125,7 @@ class Groups:
         return await self._calls.of_groups("describing groups", wanted, describe_groups, deadline)
 
     async def coordinators(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, Node]:
-        """The broker that coordinates each group, whether the group exists or not."""
+        """Return the broker that coordinates each group, whether the group exists or not."""
         wanted = arguments.names(groups, "group")
         return await self._calls.coordinators(CoordinatorKind.GROUP, wanted, self._calls.deadline(timeout))
 
@@ -135,8 +135,8 @@ class Groups:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
             answer = await peer.send(DeleteGroupsRequest(groups_names=items))
             return {
-                each.group_id: answer_of(each.error_code, f"deleting group {each.group_id!r}", None)
-                for each in answer.results
+                result.group_id: answer_of(result.error_code, f"deleting group {result.group_id!r}", None)
+                for result in answer.results
             }
 
         deadline = self._calls.deadline(timeout)
@@ -154,7 +154,7 @@ class Groups:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        """The committed offsets of groups in these partitions, or in all. A group that does not exist has none.
+        """Return the committed offsets of groups in these partitions, or in all. A group that does not exist has none.
 
         With ``require_stable``, the call waits for the end of transactions that commit offsets of these partitions
         (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have a
@@ -217,7 +217,7 @@ class Groups:
             peer.require(OffsetDeleteRequest.INTRODUCED, "deleting offsets of groups")
             topics = [
                 OffsetDeleteRequestTopic(
-                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]
+                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
                 )
                 for name, numbers in arguments.by_topic(items).items()
             ]
@@ -237,8 +237,8 @@ class Groups:
         consumer protocol (KIP-848) brokers remove only static members: another member fails in the same way.
         """
         group_id = _group(group)
-        wanted = {each: LeaveGroupRequestMember(member_id=each) for each in arguments.names(members, "member")} | {
-            each: LeaveGroupRequestMember(group_instance_id=each) for each in arguments.names(instances, "instance")
+        wanted = {name: LeaveGroupRequestMember(member_id=name) for name in arguments.names(members, "member")} | {
+            name: LeaveGroupRequestMember(group_instance_id=name) for name in arguments.names(instances, "instance")
         }
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
@@ -247,7 +247,7 @@ class Groups:
             what = f"removing members of group {group_id!r}"
             if answer.error_code:
                 raise error_for(answer.error_code, what)
-            answers = {each.group_instance_id or each.member_id: each.error_code for each in answer.members}
+            answers = {member.group_instance_id or member.member_id: member.error_code for member in answer.members}
             return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
 
         deadline = self._calls.deadline(timeout)
@@ -311,7 +311,7 @@ class Groups:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[str, GroupLag]:
-        """The lag of groups in each partition that has a committed offset or belongs to a member.
+        """Return the lag of groups in each partition that has a committed offset or belongs to a member.
 
         For a streams group, the result has only partitions with a committed offset.
 
@@ -370,9 +370,9 @@ def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPar
         raise error_for(response.error_code, what)
     answers: dict[TopicPartition, KafkaError | None] = {}
     for topic in response.topics:
-        for each in topic.partitions:
-            item = TopicPartition(topic.name, each.partition_index)
-            answers[item] = answer_of(each.error_code, f"{what}, {item}", None)
+        for partition in topic.partitions:
+            item = TopicPartition(topic.name, partition.partition_index)
+            answers[item] = answer_of(partition.error_code, f"{what}, {item}", None)
     return answers
 
 
@@ -408,7 +408,9 @@ async def _fetch_offsets(
 
 
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
-    """The member that owns each partition. In a streams group, the member whose task reads a committed partition."""
+    """Return the member that owns each partition. In a streams group, the member whose task reads a committed
+    partition.
+    """
     owners = {item: member for member in group.members for item in member.assignment or ()}
     tasks = {
         (subtopology, number): member

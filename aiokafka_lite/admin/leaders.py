@@ -159,10 +159,10 @@ class Reassignments:
                 raise refusal(answer.error_code, "moving replicas", answer.error_message)
             answers: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.responses:
-                for each in topic.partitions:
-                    item = TopicPartition(topic.name, each.partition_index)
+                for partition in topic.partitions:
+                    item = TopicPartition(topic.name, partition.partition_index)
                     answers[item] = answer_of(
-                        each.error_code, f"moving the replicas of {item}", None, each.error_message
+                        partition.error_code, f"moving the replicas of {item}", None, partition.error_message
                     )
             return answers
 
@@ -172,7 +172,8 @@ class Reassignments:
     async def list(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """The moves that are in progress, of these partitions or of all. The result leaves out other partitions."""
+        """Return the moves that are in progress, of these partitions or of all. The result leaves out other
+        partitions."""
         topics = None
         if partitions is not None:
             topics = [
@@ -187,11 +188,11 @@ class Reassignments:
             if answer.error_code:
                 raise refusal(answer.error_code, "listing moves", answer.error_message)
             return {
-                TopicPartition(topic.name, each.partition_index): Reassignment(
-                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                TopicPartition(topic.name, partition.partition_index): Reassignment(
+                    tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)
                 )
                 for topic in answer.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
 
         deadline = self._calls.deadline(timeout)

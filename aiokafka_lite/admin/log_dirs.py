@@ -74,7 +74,8 @@ class LogDirs:
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, tuple[LogDir, ...]]:
-        """The log directories of brokers, with the replicas of these partitions; all if None. Requires Kafka 2.0.
+        """Return the log directories of brokers, with the replicas of these partitions; all if None. Requires Kafka
+        2.0.
 
         Before Kafka 3.2 a client without the permission gets no directories instead of an error.
         """
@@ -91,7 +92,7 @@ class LogDirs:
             answer = await peer.send(DescribeLogDirsRequest(topics=topics))
             if answer.error_code:
                 raise error_for(answer.error_code, f"log directories of broker {peer.node_id}")
-            return {peer.node_id: tuple(_log_dir(each) for each in answer.results)}
+            return {peer.node_id: tuple(_log_dir(result) for result in answer.results)}
 
         deadline = self._calls.deadline(timeout)
         nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
@@ -115,19 +116,19 @@ class LogDirs:
             arguments.text("directory", path)
 
         async def find(items: list[Replica], deadline: Deadline) -> Targets:
-            found = await self._calls.brokers(list({each.broker for each in items}), deadline)
+            found = await self._calls.brokers(list({item.broker for item in items}), deadline)
             targets = Targets()
-            for each in items:
-                if each.broker in found.by_node:
-                    targets.put(each.broker, each)
+            for item in items:
+                if item.broker in found.by_node:
+                    targets.put(item.broker, item)
                 else:
-                    targets.errors[each] = found.errors[each.broker]
+                    targets.errors[item] = found.errors[item.broker]
             return targets
 
         async def ask(peer: Peer, items: list[Replica]) -> Mapping[Replica, KafkaError | None]:
             by_path: dict[str, list[TopicPartition]] = {}
-            for each in items:
-                by_path.setdefault(directories[each], []).append(each.partition)
+            for item in items:
+                by_path.setdefault(directories[item], []).append(item.partition)
             request = AlterReplicaLogDirsRequest(
                 dirs=[
                     AlterReplicaLogDir(
@@ -166,13 +167,13 @@ def _log_dir(given: DescribeLogDirsResult) -> LogDir:
         error=None if given.error_code == ErrorCode.NONE else error_for(given.error_code, given.log_dir),
         replicas=tuple(
             ReplicaOnDisk(
-                TopicPartition(topic.name, each.partition_index),
-                each.partition_size,
-                each.offset_lag,
-                each.is_future_key,
+                TopicPartition(topic.name, partition.partition_index),
+                partition.partition_size,
+                partition.offset_lag,
+                partition.is_future_key,
             )
             for topic in given.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ),
         total_bytes=given.total_bytes if given.total_bytes >= 0 else None,
         usable_bytes=given.usable_bytes if given.usable_bytes >= 0 else None,

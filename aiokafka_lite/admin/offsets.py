@@ -83,7 +83,7 @@ class OffsetsOfPartitions:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """The offset of each partition: a special offset, or the offset of the first record at a time or later.
+        """Return the offset of each partition: a special offset, or the offset of the first record at a time or later.
 
         The time is in milliseconds since the epoch. The result is None if there is no such offset: all records are
         older, or tiered storage is empty.
@@ -157,13 +157,15 @@ class OffsetsOfPartitions:
             )
             answers: dict[TopicPartition, EpochEnd | KafkaError | None] = {}
             for topic in (await peer.send(request)).topics:
-                for each in topic.partitions:
-                    item = TopicPartition(topic.topic, each.partition)
-                    if each.error_code:
-                        answers[item] = error_for(each.error_code, f"asking for the end of a leader epoch of {item}")
+                for partition in topic.partitions:
+                    item = TopicPartition(topic.topic, partition.partition)
+                    if partition.error_code:
+                        answers[item] = error_for(
+                            partition.error_code, f"asking for the end of a leader epoch of {item}"
+                        )
                     else:
-                        known = each.end_offset >= 0
-                        answers[item] = EpochEnd(each.leader_epoch, each.end_offset) if known else None
+                        known = partition.end_offset >= 0
+                        answers[item] = EpochEnd(partition.leader_epoch, partition.end_offset) if known else None
             return answers
 
         deadline = self._calls.deadline(timeout)
@@ -192,17 +194,17 @@ def _request_topics(asked: Mapping[TopicPartition, int], view: ClusterView) -> l
 def _read_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset | KafkaError | None]:
     answers: dict[TopicPartition, FoundOffset | KafkaError | None] = {}
     for topic in response.topics:
-        for each in topic.partitions:
-            item = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                answers[item] = error_for(each.error_code, f"looking up an offset of {item}")
-            elif each.offset < 0:
+        for partition in topic.partitions:
+            item = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code:
+                answers[item] = error_for(partition.error_code, f"looking up an offset of {item}")
+            elif partition.offset < 0:
                 answers[item] = None
             else:
                 answers[item] = FoundOffset(
-                    each.offset,
-                    each.timestamp if each.timestamp >= 0 else None,
-                    each.leader_epoch if each.leader_epoch >= 0 else None,
+                    partition.offset,
+                    partition.timestamp if partition.timestamp >= 0 else None,
+                    partition.leader_epoch if partition.leader_epoch >= 0 else None,
                 )
     return answers
 
@@ -212,7 +214,9 @@ def _name(timestamp: int) -> str:
 
 
 def isolation_of(given: str | IsolationLevel) -> IsolationLevel:
-    """The isolation level, given as ``IsolationLevel`` or by name. Raises ConfigurationError for any other value."""
+    """Return the isolation level, given as ``IsolationLevel`` or by name. Raises ConfigurationError for any other
+    value.
+    """
     try:
         return IsolationLevel[given.upper()] if isinstance(given, str) else IsolationLevel(given)
     except (KeyError, ValueError):

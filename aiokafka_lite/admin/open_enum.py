@@ -29,7 +29,7 @@ N = TypeVar("N", bound=Named)
 
 
 def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
-    """The members of an enumeration, given as members or by name. Raises TypeError and ValueError."""
+    """Return the members of an enumeration, given as members or by name. Raises TypeError and ValueError."""
     name = kind.__name__
     listed = [given] if isinstance(given, str) else arguments.several(given, name)
     for each in listed:

@@ -75,7 +75,7 @@ class Quotas:
         strict: bool = False,
         timeout: float | None = None,
     ) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """The quotas of entities whose parts match; all quotas if no part is given.
+        """Return the quotas of entities whose parts match; all quotas if no part is given.
 
         ``strict`` leaves out entities that also have a part that was not given.
         """
@@ -95,7 +95,7 @@ class Quotas:
                 raise refusal(answer.error_code, "describing quotas", answer.error_message)
             return {
                 _entity({part.entity_type: part.entity_name for part in entry.entity}): {
-                    each.key: each.value for each in entry.values
+                    value.key: value.value for value in entry.values
                 }
                 for entry in answer.entries or ()
             }
@@ -118,9 +118,9 @@ class Quotas:
             peer.require(AlterClientQuotasRequest.INTRODUCED, "changing quotas")
             request = AlterClientQuotasRequest(entries=[entries[item] for item in items], validate_only=validate_only)
             answers: dict[QuotaEntity, KafkaError | None] = {}
-            for each in (await peer.send(request)).entries:
-                entity = _entity({part.entity_type: part.entity_name for part in each.entity})
-                answers[entity] = answer_of(each.error_code, f"changing quotas of {entity}", None, each.error_message)
+            for entry in (await peer.send(request)).entries:
+                entity = _entity({part.entity_type: part.entity_name for part in entry.entity})
+                answers[entity] = answer_of(entry.error_code, f"changing quotas of {entity}", None, entry.error_message)
             return answers
 
         deadline = self._calls.deadline(timeout)

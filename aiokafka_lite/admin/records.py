@@ -48,9 +48,11 @@ class Records:
             )
             answers: dict[TopicPartition, int | KafkaError] = {}
             for topic in (await peer.send(request)).topics:
-                for each in topic.partitions:
-                    item = TopicPartition(topic.name, each.partition_index)
-                    answers[item] = answer_of(each.error_code, f"deleting records of {item}", each.low_watermark)
+                for partition in topic.partitions:
+                    item = TopicPartition(topic.name, partition.partition_index)
+                    answers[item] = answer_of(
+                        partition.error_code, f"deleting records of {item}", partition.low_watermark
+                    )
             return answers
 
         deadline = self._calls.deadline(timeout)

@@ -14,9 +14,13 @@ from .topics import Topics
 
 
 async def partitions_of(calls: Calls, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition]:
-    """All partitions of topics. Raises the error of a topic that cannot be described."""
+    """Return all partitions of topics. Raises the error of a topic that cannot be described."""
     described = (await Topics(calls).describe(topics, timeout=max(deadline.left, 0.001))).raise_for_errors()
-    return [TopicPartition(topic.name, each.partition) for topic in described.values() for each in topic.partitions]
+    return [
+        TopicPartition(topic.name, partition.partition)
+        for topic in described.values()
+        for partition in topic.partitions
+    ]
 
 
 async def plan_reset(
@@ -26,7 +30,7 @@ async def plan_reset(
     before: Mapping[TopicPartition, int],
     deadline: Deadline,
 ) -> Results[TopicPartition, ResetOffset]:
-    """The new offsets of partitions, within their range. ``before`` has the present offsets."""
+    """Return the new offsets of partitions, within their range. ``before`` has the present offsets."""
     isolation = IsolationLevel.READ_UNCOMMITTED
     items = list(wanted)
     part = deadline.first_part

@@ -106,11 +106,11 @@ class Reset:
         return cls.to_offsets(read_offsets(text))
 
     def chosen(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
-        """The partitions that are moved if the caller names none."""
+        """Return the partitions that are moved if the caller names none."""
         return list(committed if self.offsets is None else self.offsets)
 
     def target(self, partition: TopicPartition, before: int | None, first: int, last: int, by_time: int | None) -> int:
-        """The new offset of a partition with offsets ``first`` to ``last``. It may be outside of this range.
+        """Return the new offset of a partition with offsets ``first`` to ``last``. It may be outside of this range.
 
         ``by_time`` is the offset that the lookup by time found. Raises OffsetOutOfRange if no offset can be chosen.
         """
@@ -139,12 +139,12 @@ class Reset:
 
 
 def needs_lookup(reset: Reset) -> int | None:
-    """The time in milliseconds for which offsets must be looked up; None if no lookup is needed."""
+    """Return the time in milliseconds for which offsets must be looked up; None if no lookup is needed."""
     return reset.number if reset.kind is _Kind.TIME else None
 
 
 def bounded(offset: int, first: int, last: int) -> int:
-    """The nearest offset in the range of the partition."""
+    """Return the nearest offset in the range of the partition."""
     return min(max(offset, first), last)
 
 
@@ -173,7 +173,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 
 def write_offsets(offsets: Mapping[TopicPartition, int | ResetOffset | OffsetAndMetadata]) -> str:
-    """The text of a file for ``Reset.from_file`` and for Kafka's tool."""
+    """Return the text of a file for ``Reset.from_file`` and for Kafka's tool."""
     return "".join(f"{each.topic},{each.partition},{_number(offset)}\n" for each, offset in sorted(offsets.items()))
 
 

@@ -82,7 +82,7 @@ class ShareGroups:
     async def list(
         self, *, states: Iterable[GroupState | str] = (), timeout: float | None = None
     ) -> tuple[GroupListing, ...]:
-        """All share groups that this client may see, by name. ``states`` selects some of them.
+        """Return all share groups that this client may see, by name. ``states`` selects some of them.
 
         Raises the error if one broker did not answer, since the list would not be complete.
         """
@@ -98,7 +98,7 @@ class ShareGroups:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, ShareGroupDescription | KafkaError]:
             peer.require(ShareGroupDescribeRequest.INTRODUCED, "describing share groups")
             answer = await peer.send(ShareGroupDescribeRequest(group_ids=items, include_authorized_operations=False))
-            return {each.group_id: _described(each, peer.node) for each in answer.groups}
+            return {group.group_id: _described(group, peer.node) for group in answer.groups}
 
         return await self._calls.of_groups("describing share groups", wanted, ask, deadline)
 
@@ -111,7 +111,7 @@ class ShareGroups:
     async def offsets(
         self, groups: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, Mapping[TopicPartition, ShareOffset]]:
-        """The start offsets of share groups in all partitions that they have read."""
+        """Return the start offsets of share groups in all partitions that they have read."""
         return await self._read_offsets(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _read_offsets(
@@ -121,7 +121,7 @@ class ShareGroups:
             peer.require(DescribeShareGroupOffsetsRequest.INTRODUCED, "offsets of share groups")
             groups = [DescribeShareGroupOffsetsRequestGroup(group_id=item, topics=None) for item in items]
             answer = await peer.send(DescribeShareGroupOffsetsRequest(groups=groups))
-            return {each.group_id: _offsets_of(each) for each in answer.groups}
+            return {group.group_id: _offsets_of(group) for group in answer.groups}
 
         return await self._calls.of_groups("asking for offsets of share groups", wanted, ask, deadline)
 
@@ -155,11 +155,14 @@ class ShareGroups:
             if answer.error_code:
                 return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
             return {
-                TopicPartition(topic.topic_name, each.partition_index): answer_of(
-                    each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", None, each.error_message
+                TopicPartition(topic.topic_name, partition.partition_index): answer_of(
+                    partition.error_code,
+                    f"{what}, {topic.topic_name}-{partition.partition_index}",
+                    None,
+                    partition.error_message,
                 )
                 for topic in answer.responses
-                for each in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self._calls.of_group(what, group_id, wanted, ask, deadline)
@@ -181,8 +184,10 @@ class ShareGroups:
             if answer.error_code:
                 return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
             return {
-                each.topic_name: answer_of(each.error_code, f"{what}, {each.topic_name}", None, each.error_message)
-                for each in answer.responses
+                response.topic_name: answer_of(
+                    response.error_code, f"{what}, {response.topic_name}", None, response.error_message
+                )
+                for response in answer.responses
             }
 
         names = arguments.names(topics, "topic")
@@ -227,21 +232,21 @@ def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupD
         return refusal(given.error_code, f"describing share group {given.group_id!r}", given.error_message)
     members = tuple(
         ShareMemberDescription(
-            each.member_id,
-            each.client_id,
-            each.client_host,
-            each.rack_id,
-            each.member_epoch,
-            tuple(each.subscribed_topic_names),
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.rack_id,
+            member.member_epoch,
+            tuple(member.subscribed_topic_names),
             tuple(
                 sorted(
                     TopicPartition(topic.topic_name, number)
-                    for topic in each.assignment.topic_partitions
+                    for topic in member.assignment.topic_partitions
                     for number in topic.partitions
                 )
             ),
         )
-        for each in given.members
+        for member in given.members
     )
     return ShareGroupDescription(
         given.group_id,
@@ -260,14 +265,16 @@ def _offsets_of(given: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicP
         return refusal(given.error_code, what, given.error_message)
     found: dict[TopicPartition, ShareOffset] = {}
     for topic in given.topics:
-        for each in topic.partitions:
-            if each.error_code:
+        for partition in topic.partitions:
+            if partition.error_code:
                 return refusal(
-                    each.error_code, f"{what}, {topic.topic_name}-{each.partition_index}", each.error_message
+                    partition.error_code,
+                    f"{what}, {topic.topic_name}-{partition.partition_index}",
+                    partition.error_message,
                 )
-            found[TopicPartition(topic.topic_name, each.partition_index)] = ShareOffset(
-                each.start_offset if each.start_offset >= 0 else None,
-                each.leader_epoch if each.leader_epoch >= 0 else None,
-                each.lag if each.lag >= 0 else None,
+            found[TopicPartition(topic.topic_name, partition.partition_index)] = ShareOffset(
+                partition.start_offset if partition.start_offset >= 0 else None,
+                partition.leader_epoch if partition.leader_epoch >= 0 else None,
+                partition.lag if partition.lag >= 0 else None,
             )
     return dict(sorted(found.items()))

@@ -123,12 +123,12 @@ class Tokens:
     async def describe(
         self, owners: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
-        """The tokens of these owners (all by default) that the client may see."""
+        """Return the tokens of these owners (all by default) that the client may see."""
         wanted = None
         if owners is not None:
             wanted = [
                 DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-                for kind, name in (_parts("owner", each) for each in arguments.names(owners, "owner"))
+                for kind, name in (_parts("owner", name) for name in arguments.names(owners, "owner"))
             ]
 
         async def ask(peer: Peer) -> tuple[DelegationToken, ...]:
@@ -188,7 +188,7 @@ def _described(token: DescribedDelegationToken) -> DelegationToken:
         hmac=token.hmac,
         owner=owner,
         requester=_requester(token, owner),
-        renewers=tuple(f"{each.principal_type}:{each.principal_name}" for each in token.renewers),
+        renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
         issued_at=token.issue_timestamp,
         expires_at=token.expiry_timestamp,
         latest_expiry=token.max_timestamp,

@@ -174,9 +174,9 @@ class Topics:
                 except UnsupportedVersion as error:
                     answers[name] = error
             request = CreateTopicsRequest(topics=sendable, timeout_ms=peer.timeout_ms, validate_only=validate_only)
-            for each in (await peer.send(request)).topics:
-                what = f"creating topic {each.name!r}"
-                answers[each.name] = answer_of(each.error_code, what, _created(each), each.error_message)
+            for topic in (await peer.send(request)).topics:
+                what = f"creating topic {topic.name!r}"
+                answers[topic.name] = answer_of(topic.error_code, what, _created(topic), topic.error_message)
             return answers
 
         deadline = self._calls.deadline(timeout)
@@ -207,11 +207,11 @@ class Topics:
                 )
                 answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
             asked = set(items)
-            for each in (await peer.send(request)).responses:
-                by_id = uuid.UUID(bytes=each.topic_id)
+            for response in (await peer.send(request)).responses:
+                by_id = uuid.UUID(bytes=response.topic_id)
                 # A response has the name and the id of a topic. The caller's key is the value that was sent.
-                item: str | uuid.UUID = by_id if by_id in asked else each.name or ""
-                answers[item] = answer_of(each.error_code, f"deleting topic {item}", None, each.error_message)
+                item: str | uuid.UUID = by_id if by_id in asked else response.name or ""
+                answers[item] = answer_of(response.error_code, f"deleting topic {item}", None, response.error_message)
             return answers
 
         deadline = self._calls.deadline(timeout)
@@ -243,24 +243,26 @@ class Topics:
                 validate_only=validate_only,
             )
             return {
-                each.name: answer_of(
-                    each.error_code, f"adding partitions to topic {each.name!r}", None, each.error_message
+                result.name: answer_of(
+                    result.error_code, f"adding partitions to topic {result.name!r}", None, result.error_message
                 )
-                for each in (await peer.send(request)).results
+                for result in (await peer.send(request)).results
             }
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.settle("adding partitions", totals, self._calls.controller, ask, deadline, grace=0.0)
 
     async def list(self, *, internal: bool = False, timeout: float | None = None) -> tuple[TopicListing, ...]:
-        """All topics that this client may see, in order of their names. ``internal`` includes Kafka's own topics."""
+        """Return all topics that this client may see, in order of their names. ``internal`` includes Kafka's own
+        topics.
+        """
 
         async def ask(peer: Peer) -> tuple[TopicListing, ...]:
             answer = await peer.send(MetadataRequest(topics=None))
             return tuple(
-                TopicListing(each.name or "", _uuid(each.topic_id), len(each.partitions), each.is_internal)
-                for each in sorted(answer.topics, key=lambda each: each.name or "")
-                if internal or not each.is_internal
+                TopicListing(topic.name or "", _uuid(topic.topic_id), len(topic.partitions), topic.is_internal)
+                for topic in sorted(answer.topics, key=lambda each: each.name or "")
+                if internal or not topic.is_internal
             )
 
         return await self._calls.one("listing topics", self._calls.any_broker, ask, self._calls.deadline(timeout))
@@ -346,11 +348,11 @@ class TopicPages(AsyncIteration):
         answer = await peer.send(request)
         _check_progress(cursor, answer)
         page = []
-        for each in answer.topics:
-            if each.error_code and not (cursor is not None and each.error_code in _DELETED):
-                raise error_for(each.error_code, f"describing topic {each.name!r}")
-            if not each.error_code:
-                page.append(_description(each))
+        for topic in answer.topics:
+            if topic.error_code and not (cursor is not None and topic.error_code in _DELETED):
+                raise error_for(topic.error_code, f"describing topic {topic.name!r}")
+            if not topic.error_code:
+                page.append(_description(topic))
         self._cursor = answer.next_cursor
         self._over = answer.next_cursor is None
         return tuple(page)
@@ -405,12 +407,14 @@ def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...])
 
 
 def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> TopicDescription:
-    """The part of the topic that is not before the cursor."""
+    """Return the part of the topic that is not before the cursor."""
     if cursor is None or topic.name > cursor.topic_name:
         return topic
     if topic.name < cursor.topic_name:
         return _part(topic, ())
-    return _part(topic, tuple(each for each in topic.partitions if each.partition >= cursor.partition_index))
+    return _part(
+        topic, tuple(partition for partition in topic.partitions if partition.partition >= cursor.partition_index)
+    )
 
 
 # Requests.
@@ -464,7 +468,7 @@ def _names_or_ids(given: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[st
 
 
 def _assignments(given: Iterable[Iterable[int]]) -> list[list[int]]:
-    """The brokers of each partition."""
+    """Return the brokers of each partition."""
     return [arguments.broker_ids(each) for each in arguments.several(given, "assignments")]
 
 
@@ -499,7 +503,7 @@ async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, 
     """Describe topics by name, all if None. A request names some hundreds of topics, to bound the response."""
     if names is None:
         answer = await peer.send(MetadataRequest(topics=None))
-        return {each.name or "": _described(each, each.name) for each in answer.topics}
+        return {topic.name or "": _described(topic, topic.name) for topic in answer.topics}
     answers: dict[str, TopicDescription | KafkaError] = {}
     sendable = []
     for name in names:
@@ -511,14 +515,16 @@ async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, 
     for first in range(0, len(sendable), TOPICS_PER_REQUEST):
         wanted = [MetadataRequestTopic(name=name) for name in sendable[first : first + TOPICS_PER_REQUEST]]
         answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        answers |= {each.name or "": _described(each, each.name) for each in answer.topics}
+        answers |= {topic.name or "": _described(topic, topic.name) for topic in answer.topics}
     return answers
 
 
 async def _describe_by_id(peer: Peer, ids: Sequence[uuid.UUID]) -> dict[str | uuid.UUID, TopicDescription | KafkaError]:
-    wanted = [MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
+    wanted = [MetadataRequestTopic(topic_id=id_.bytes, name=None) for id_ in ids]
     answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-    return {uuid.UUID(bytes=each.topic_id): _described(each, uuid.UUID(bytes=each.topic_id)) for each in answer.topics}
+    return {
+        uuid.UUID(bytes=topic.topic_id): _described(topic, uuid.UUID(bytes=topic.topic_id)) for topic in answer.topics
+    }
 
 
 def _described(topic: MetadataResponseTopic, asked: object) -> TopicDescription | KafkaError:
@@ -528,7 +534,7 @@ def _described(topic: MetadataResponseTopic, asked: object) -> TopicDescription 
 
 
 def _description(topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic) -> TopicDescription:
-    partitions = sorted((_partition(each) for each in topic.partitions), key=lambda each: each.partition)
+    partitions = sorted((_partition(partition) for partition in topic.partitions), key=lambda each: each.partition)
     return TopicDescription(topic.name or "", _uuid(topic.topic_id), topic.is_internal, tuple(partitions))
 
 
@@ -562,10 +568,10 @@ def _created(given: CreatableTopicResult) -> CreatedTopic:
     configs = None
     if given.configs is not None and given.num_partitions >= 0:
         configs = {
-            each.name: CreatedSetting(
-                each.name, each.value, ConfigSource.of(each.config_source), each.read_only, each.is_sensitive
+            config.name: CreatedSetting(
+                config.name, config.value, ConfigSource.of(config.config_source), config.read_only, config.is_sensitive
             )
-            for each in given.configs
+            for config in given.configs
         }
     return CreatedTopic(
         given.name,

@@ -135,7 +135,8 @@ class Transactions:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """All transactional ids that this client may see, by name. Filters select some of them. Requires Kafka 3.0.
+        """Return all transactional ids that this client may see, by name. Filters select some of them. Requires Kafka
+        3.0.
 
         ``min_duration`` in seconds selects transactions that have been open for longer (Kafka 3.8). ``pattern`` is a
         regular expression in the syntax of RE2 that the whole id must match (Kafka 4.1). Raises the error if one broker
@@ -147,7 +148,7 @@ class Transactions:
             for each in arguments.several(producer_ids, "producer_ids")
         }
         request = ListTransactionsRequest(
-            state_filters=sorted(each.value for each in wanted_states),
+            state_filters=sorted(wanted_state.value for wanted_state in wanted_states),
             producer_id_filters=sorted(wanted_ids),
             duration_filter=-1 if min_duration is None else _milliseconds("min_duration", min_duration),
             transactional_id_pattern=None if pattern is None else arguments.text("pattern", pattern),
@@ -165,9 +166,12 @@ class Transactions:
             return {
                 peer.node_id: [
                     TransactionListing(
-                        each.transactional_id, each.producer_id, TransactionState(each.transaction_state), peer.node_id
+                        transaction_state.transactional_id,
+                        transaction_state.producer_id,
+                        TransactionState(transaction_state.transaction_state),
+                        peer.node_id,
                     )
-                    for each in answer.transaction_states
+                    for transaction_state in answer.transaction_states
                 ]
             }
 
@@ -183,14 +187,14 @@ class Transactions:
     async def coordinators(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, Node]:
-        """The broker that coordinates each transactional id, whether the id exists or not."""
+        """Return the broker that coordinates each transactional id, whether the id exists or not."""
         wanted = arguments.names(transactional_ids, "transactional_id")
         return await self._calls.coordinators(CoordinatorKind.TRANSACTION, wanted, self._calls.deadline(timeout))
 
     async def describe(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, TransactionDescription]:
-        """The state of transactional ids, with the partitions of open transactions. Requires Kafka 3.0.
+        """Return the state of transactional ids, with the partitions of open transactions. Requires Kafka 3.0.
 
         An id that no coordinator has fails with TRANSACTIONAL_ID_NOT_FOUND.
         """
@@ -202,12 +206,12 @@ class Transactions:
             peer.require(DescribeTransactionsRequest.INTRODUCED, "describing transactions")
             answer = await peer.send(DescribeTransactionsRequest(transactional_ids=items))
             return {
-                each.transactional_id: answer_of(
-                    each.error_code,
-                    f"describing transactional id {each.transactional_id!r}",
-                    _description(each, peer.node),
+                transaction_state.transactional_id: answer_of(
+                    transaction_state.error_code,
+                    f"describing transactional id {transaction_state.transactional_id!r}",
+                    _description(transaction_state, peer.node),
                 )
-                for each in answer.transaction_states
+                for transaction_state in answer.transaction_states
             }
 
         return await self._calls.of_transactions("describing transactions", wanted, ask, deadline)
@@ -246,7 +250,7 @@ class Transactions:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """The producers that have written to each partition and are not expired. Requires Kafka 2.8.
+        """Return the producers that have written to each partition and are not expired. Requires Kafka 2.8.
 
         The leaders of the partitions answer, or with ``broker`` this broker.
         """
@@ -268,13 +272,13 @@ class Transactions:
             ]
             answers: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
             for topic in (await peer.send(DescribeProducersRequest(topics=topics))).topics:
-                for each in topic.partitions:
-                    item = TopicPartition(topic.name, each.partition_index)
-                    producers = tuple(map(_producer, each.active_producers))
+                for partition in topic.partitions:
+                    item = TopicPartition(topic.name, partition.partition_index)
+                    producers = tuple(map(_producer, partition.active_producers))
                     what = f"describing producers of {item}"
-                    answers[item] = answer_of(each.error_code, what, producers, each.error_message)
+                    answers[item] = answer_of(partition.error_code, what, producers, partition.error_message)
                     lowest = min((state.producer_id for state in producers), default=0)
-                    if not each.error_code and lowest < 0:
+                    if not partition.error_code and lowest < 0:
                         answers[item] = ProtocolError(f"{what} was answered with the producer id {lowest}")
             return answers
 
@@ -338,10 +342,10 @@ class Transactions:
             answer = await peer.send(WriteTxnMarkersRequest(markers=[marker]))
             what = f"aborting the transaction of producer {producer.producer_id} in {partition}"
             return {
-                TopicPartition(topic.name, each.partition_index): answer_of(each.error_code, what, None)
+                TopicPartition(topic.name, partition.partition_index): answer_of(partition.error_code, what, None)
                 for written in answer.markers
                 for topic in written.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
 
         final = (ErrorCode.INVALID_PRODUCER_EPOCH,)  # a newer epoch of the producer has written to the partition
@@ -375,20 +379,22 @@ class Transactions:
         found = (await self._producers(wanted, None, deadline.first_part())).raise_for_errors()
         now = self._calls.client.runtime.clock() * 1000
         candidates = [
-            HangingTransaction(partition, each, (now - (each.last_timestamp or 0)) / 1000)
+            HangingTransaction(partition, producer, (now - (producer.last_timestamp or 0)) / 1000)
             for partition, producers in found.items()
-            for each in producers
-            if each.start_offset is not None and now - (each.last_timestamp or 0) > longest
+            for producer in producers
+            if producer.start_offset is not None and now - (producer.last_timestamp or 0) > longest
         ]
         if not candidates:
             return ()
-        kept = await self._kept_by_coordinators({each.producer.producer_id for each in candidates}, deadline)
-        return tuple(each for each in candidates if (each.producer.producer_id, each.partition) not in kept)
+        kept = await self._kept_by_coordinators({candidate.producer.producer_id for candidate in candidates}, deadline)
+        return tuple(
+            candidate for candidate in candidates if (candidate.producer.producer_id, candidate.partition) not in kept
+        )
 
     async def _kept_by_coordinators(
         self, producer_ids: Collection[int], deadline: Deadline
     ) -> set[tuple[int, TopicPartition]]:
-        """The producer ids and partitions of the transactions that their coordinators have."""
+        """Return the producer ids and partitions of the transactions that their coordinators have."""
         listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
         described = await self._describe([each.transactional_id for each in listed], deadline)
         missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
@@ -398,7 +404,7 @@ class Transactions:
     async def _partitions_led(
         self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
-        """The given partitions; without them, all partitions of all topics, also of internal ones.
+        """Return the given partitions; without them, all partitions of all topics, also of internal ones.
 
         With ``broker``, only the partitions that this broker leads.
         """
@@ -408,9 +414,9 @@ class Transactions:
         async def ask(peer: Peer) -> dict[TopicPartition, int]:
             answer = await peer.send(MetadataRequest(topics=None))
             return {
-                TopicPartition(topic.name or "", each.partition_index): each.leader_id
+                TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
                 for topic in answer.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
 
         leaders = await self._calls.one("listing partitions", self._calls.any_broker, ask, deadline)
@@ -418,11 +424,11 @@ class Transactions:
             for error in (await self._calls.brokers([broker], deadline)).errors.values():
                 raise error
         wanted = leaders if given is None else set(given)
-        return tuple(each for each in sorted(leaders) if each in wanted and broker in (None, leaders[each]))
+        return tuple(leader for leader in sorted(leaders) if leader in wanted and broker in (None, leaders[leader]))
 
 
 def _is_missing(error: KafkaError) -> bool:
-    """Whether the transactional id has expired since it was listed."""
+    """Return whether the transactional id has expired since it was listed."""
     return getattr(error, "code", None) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 

@@ -40,7 +40,7 @@ class Users:
     async def describe(
         self, names: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, Mapping[str, int]]:
-        """The mechanisms of each user, with the number of iterations of each mechanism. By default all users.
+        """Return the mechanisms of each user, with the number of iterations of each mechanism. By default all users.
 
         A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND.
         """
@@ -54,7 +54,7 @@ class Users:
             answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
             if answer.error_code:
                 raise refusal(answer.error_code, "describing users", answer.error_message)
-            found = {each.user: _described(each) for each in answer.results}
+            found = {result.user: _described(result) for result in answer.results}
             failed = {name: each for name, each in found.items() if isinstance(each, KafkaError)}
             return Results({name: each for name, each in found.items() if not isinstance(each, KafkaError)}, failed)
 
@@ -106,7 +106,7 @@ class Users:
 
 
 def _number(mechanism: str) -> int:
-    """The number of a mechanism in requests. Raises ValueError for a name that is not a mechanism."""
+    """Return the number of a mechanism in requests. Raises ValueError for a name that is not a mechanism."""
     number = _NUMBERS.get(mechanism)
     if number is None:
         raise ValueError(arguments.must_be("mechanism", f"one of {', '.join(_NUMBERS)}", mechanism))
@@ -134,14 +134,16 @@ async def _alter(
     peer.require(AlterUserScramCredentialsRequest.INTRODUCED, "changing users")
     request = AlterUserScramCredentialsRequest(deletions=list(deletions), upsertions=list(upsertions))
     return {
-        each.user: answer_of(each.error_code, f"{what} user {each.user!r}", None, each.error_message)
-        for each in (await peer.send(request)).results
+        result.user: answer_of(result.error_code, f"{what} user {result.user!r}", None, result.error_message)
+        for result in (await peer.send(request)).results
     }
 
 
 def _described(result: DescribeUserScramCredentialsResult) -> Mapping[str, int] | KafkaError:
     iterations = {
-        SCRAM_MECHANISMS.get(each.mechanism, f"mechanism {each.mechanism}"): each.iterations
-        for each in result.credential_infos
+        SCRAM_MECHANISMS.get(
+            credential_info.mechanism, f"mechanism {credential_info.mechanism}"
+        ): credential_info.iterations
+        for credential_info in result.credential_infos
     }
     return answer_of(result.error_code, f"describing user {result.user!r}", iterations, result.error_message)

@@ -106,7 +106,8 @@ class InterruptibleCalls:
         self._calls: dict[_Call, None] = {}
 
     def current(self) -> _Call:
-        """A context manager for a call of the current task. It raises Interrupted if the call was interrupted."""
+        """Return a context manager for a call of the current task. It raises Interrupted if the call was
+        interrupted."""
         task = asyncio.current_task()
         assert task is not None
         return _Call(task, self._calls)

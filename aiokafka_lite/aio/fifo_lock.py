@@ -39,9 +39,9 @@ class FifoLock:
             queue[0].set_result(None)
 
     def is_used(self, name: object) -> bool:
-        """Whether a caller is in the queue of this name."""
+        """Return whether a caller is in the queue of this name."""
         return isinstance(name, str) and name in self._queues
 
     def __len__(self) -> int:
-        """The number of callers in all queues."""
+        """Return the number of callers in all queues."""
         return sum(map(len, self._queues.values()))

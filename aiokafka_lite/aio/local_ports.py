@@ -33,7 +33,7 @@ def closed(host: str, port: int) -> None:
 
 
 def is_in_another_loop(host: str, port: int) -> bool:
-    """Whether a server of this process listens on this address, in another event loop than the running one."""
+    """Return whether a server of this process listens on this address, in another event loop than the running one."""
     loop = _loops.get((host, port))
     return loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed()
 

@@ -66,7 +66,8 @@ class Outage:
     """Whether the present outage has a WARNING in the log."""
 
     def is_retried(self, now: float) -> bool:
-        """Whether somebody still retries: the next failure is due, or not late by more than the pauses before it.
+        """Return whether somebody still retries: the next failure is due, or not late by more than the pauses before
+        it.
 
         A caller may have given up, or a program does not ask again. Then nobody waits, although nothing recovers.
         """
@@ -89,7 +90,7 @@ class Outages:
         """Called with the place and the error of each refusal (``is_refusal``) that is given to ``report``."""
 
     def __bool__(self) -> bool:
-        """Whether any place fails now. The hot path asks this before it calls ``recovered``."""
+        """Return whether any place fails now. The hot path asks this before it calls ``recovered``."""
         return bool(self._ongoing)
 
     def report(
@@ -178,11 +179,11 @@ class Outages:
             outage.began = None
 
     def all(self) -> list[Outage]:
-        """All places that ever failed, the latest failure first."""
+        """Return all places that ever failed, the latest failure first."""
         return list(reversed(self._by_place.values()))
 
     def are_recent(self) -> bool:
-        """Whether a place fails now, and did so within ``STALE`` seconds."""
+        """Return whether a place fails now, and did so within ``STALE`` seconds."""
         oldest = asyncio.get_running_loop().time() - STALE
         return any(self._by_place[place].last >= oldest for place in self._ongoing)
 

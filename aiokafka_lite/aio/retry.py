@@ -31,7 +31,7 @@ _MAX_DOUBLINGS = 64
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later, on a new connection or at another broker.
+    """Return whether the same request may succeed later, on a new connection or at another broker.
 
     Lost connections and timeouts are retriable. A ProtocolError is retriable too: the connection is closed, and the
     next one may reach a healthy peer. A broker's error is retriable if Kafka marks its code as retriable
@@ -100,7 +100,8 @@ class Backoff:
         return self.after(self._failures - 1)
 
     def after(self, failures: int) -> float:
-        """The pause in seconds after ``failures + 1`` failures in a row. Does not change the count of ``next``."""
+        """Return the pause in seconds after ``failures + 1`` failures in a row. Does not change the count of
+        ``next``."""
         if self._function is not None:
             pause = self._own(self._function, failures + 1)
             if pause is not None:

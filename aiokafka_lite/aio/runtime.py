@@ -42,7 +42,7 @@ class Runtime:
         check_function("random", self.random)
 
     def new_id(self) -> str:
-        """A random UUID.
+        """Return a random UUID.
 
         The UUID comes from the operating system, because two programs may seed the module ``random`` with the same
         value. If ``random`` was given, or the run must be repeatable, the UUID comes from ``random``.

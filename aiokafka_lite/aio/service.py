@@ -316,7 +316,7 @@ class Service:
         return self._state in _UP and not self._is_attached and not self.is_inherited
 
     def describe_start(self, timeout: float) -> str:
-        """The text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
+        """Return the text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
         describe = self._describe_start()
         return "" if describe is None else describe(timeout)
 
@@ -483,7 +483,7 @@ class Service:
 
 
 def _describe_late_start(services: list[Service], timeout: float) -> str:
-    """The first text that one of the services has, or a general text about the first service."""
+    """Return the first text that one of the services has, or a general text about the first service."""
     texts = (service.describe_start(timeout) for service in services)
     return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
 
@@ -504,7 +504,7 @@ class Component(AsyncContext):
         """End in an orderly way: flush records, leave the group."""
 
     def _describe_late_start(self, timeout: float) -> str:
-        """The error of a start that exceeded ``timeout`` seconds; empty if the component has no special text."""
+        """Return the error of a start that exceeded ``timeout`` seconds; empty if the component has no special text."""
         return ""
 
     @property
@@ -565,7 +565,7 @@ class Component(AsyncContext):
 
 
 async def _wait_for(event: LightEvent, timeout: float) -> bool:
-    """Whether the event is set within ``timeout`` seconds."""
+    """Return whether the event is set within ``timeout`` seconds."""
     # The wait is in slices. While the loop is blocked, the clock runs but no task can end. With slices, a block costs
     # only one slice of the timeout.
     for _ in range(WAIT_SLICES):
@@ -588,7 +588,8 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The error that a task group raised, without the exception groups around it. Several errors stay a group."""
+    """Return the error that a task group raised, without the exception groups around it. Several errors stay a
+    group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -25,7 +25,7 @@ class SharedCalls:
         self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def call(self, key: Hashable, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer or the error of ``function``. Callers with the same ``key`` share one call.
+        """Return the answer or the error of ``function``. Callers with the same ``key`` share one call.
 
         Raises IllegalStateError after ``cancel``.
         """
@@ -44,8 +44,8 @@ class SharedCalls:
     def cancel(self) -> list[asyncio.Task[Any]]:
         """Cancel the calls in progress, and return their tasks. Their callers raise IllegalStateError."""
         tasks = list(self._tasks.values())
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         return tasks
 
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:

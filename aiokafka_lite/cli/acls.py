@@ -180,7 +180,7 @@ async def remove(
         (kind, name, _option(each.pattern_type.name), each.principal, each.host, _option(each.operation.name)): error
         for each, error in deleted.failed.items()
     }
-    done = _table({each for acls in deleted.done.values() for each in acls})
+    done = _table({acl for acls in deleted.done.values() for acl in acls})
     return show_changes(shared.output, done, failed, as_table=True)
 
 
@@ -193,7 +193,7 @@ def filters(
     *,
     prefixed: bool,
 ) -> list[AclFilter]:
-    """A filter for each user and operation. Raises ValueError if the name is missing."""
+    """Return a filter for each user and operation. Raises ValueError if the name is missing."""
     from ..admin import AclFilter, AclOperation, AclPatternType, AclResourceType
 
     users: list[str | None] = [*map(principal_of, principals)] or [None]
@@ -224,7 +224,8 @@ def _name(kind: Kind, name: str | None, *, required: bool) -> str | None:
 
 
 def _member(option: StrEnum) -> str:
-    """The member's name in the enumeration of ``aiokafka_lite.acls``: ``DESCRIBE_CONFIGS`` for describe-configs."""
+    """Return the member's name in the enumeration of ``aiokafka_lite.acls``: ``DESCRIBE_CONFIGS`` for
+    describe-configs."""
     return option.value.upper().replace("-", "_")
 
 

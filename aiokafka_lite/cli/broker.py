@@ -53,7 +53,7 @@ async def broker(
 
 
 def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str]) -> Security:
-    """The security settings of the options. Raises ConfigurationError."""
+    """Return the security settings of the options. Raises ConfigurationError."""
     passwords = {}
     for user in users:
         name, colon, passwords[name] = user.partition(":")
@@ -118,7 +118,7 @@ _SCRAM_MODULE = "scram.ScramLoginModule"
 
 
 def _properties(settings: dict[str, Any]) -> str:
-    """The settings of a client as a properties file, which Kafka's own tools read too."""
+    """Return the settings of a client as a properties file, which Kafka's own tools read too."""
     properties = {
         "bootstrap.servers": settings["bootstrap_servers"],
         "security.protocol": settings["security_protocol"],
@@ -137,7 +137,7 @@ def _properties(settings: dict[str, Any]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value of the login module in quotation marks."""
+    """Return a value of the login module in quotation marks."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -44,7 +44,7 @@ def _brokers(described: ClusterDescription) -> Table:
 
 
 async def _features(admin: Admin) -> list[tuple[Cell, ...]]:
-    """The features. A cluster that is too old to have features has none."""
+    """Return the features. A cluster that is too old to have features has none."""
     try:
         features = await admin.cluster.features()
     except UnsupportedVersion:

@@ -51,12 +51,12 @@ class Acks(StrEnum):
 
 
 def _formats(incomplete: str) -> list[str]:
-    """The names of formats that begin with the typed text."""
+    """Return the names of formats that begin with the typed text."""
     return [each.value for each in Format if each.value.startswith(incomplete)]
 
 
 def _codecs(incomplete: str) -> list[str]:
-    """The compression codecs that begin with the typed text."""
+    """Return the compression codecs that begin with the typed text."""
     from ..types import Compression
 
     return [each.name.lower() for each in Compression if each.name.lower().startswith(incomplete)]
@@ -72,7 +72,7 @@ AcksOption = Annotated[
 
 
 def _producer_settings(compression: str | None, acks: Acks | None) -> dict[str, object]:
-    """The producer's settings that the options name; the properties may have others."""
+    """Return the producer's settings that the options name; the properties may have others."""
     settings: dict[str, object] = {}
     if compression is not None:
         settings["compression"] = compression
@@ -97,7 +97,9 @@ def main() -> None:
 
 
 def _help_width() -> int:
-    """The width of help texts. In a narrow terminal, also move descriptions below the options that they describe."""
+    """Return the width of help texts. In a narrow terminal, also move descriptions below the options that they
+    describe.
+    """
     columns = min(get_terminal_size().columns, 80)
     if columns < NARROW:
         context: Any = typer.Context.__mro__[1]  # click's own class, which a Typer with a click of its own hides
@@ -107,7 +109,7 @@ def _help_width() -> int:
                 super().write_dl([(self._folded(first), second) for first, second in rows], 2, col_spacing)
 
             def _folded(self, option: str) -> str:
-                """An option whose list of values is folded."""
+                """Return an option whose list of values is folded."""
                 spaced, indent = option.replace("|", "| "), " " * 6
                 folded = fill(spaced, self.width - 4, subsequent_indent=indent, break_on_hyphens=False)
                 return folded.replace("| ", "|")
@@ -128,7 +130,7 @@ def _explain(error: Exception) -> int:
 
 
 def _wrong_usage(error: Any) -> str:
-    """The text of an error in the arguments, with the value that was given, or with the option to use."""
+    """Return the text of an error in the arguments, with the value that was given, or with the option to use."""
     text: str = error.format_message()
     option = getattr(error, "option_name", None)
     # Only the error of an unknown option has both attributes: BadOptionUsage has no possibilities, and NoSuchCommand
@@ -136,8 +138,8 @@ def _wrong_usage(error: Any) -> str:
     if option is not None and hasattr(error, "possibilities") and error.ctx is not None:
         from .terminal.other_tools import counterpart
 
-        known = {option for each in error.ctx.command.params for option in each.opts}
-        takes_names = any(each.param_type_name == "argument" for each in error.ctx.command.params)
+        known = {option for param in error.ctx.command.params for option in param.opts}
+        takes_names = any(param.param_type_name == "argument" for param in error.ctx.command.params)
         if instead := counterpart(option, known, takes_names=takes_names):
             return f"no such option {option}; {instead}"
     # Newer versions of Typer check values with pydantic. Its text has no value ("Input should be ..."), or begins

@@ -130,7 +130,7 @@ async def alter(
 def changes(
     settings: Sequence[str], unset: Sequence[str], append: Sequence[str], subtract: Sequence[str]
 ) -> list[ConfigChange]:
-    """The changes that the options request. Raises ValueError if there is none."""
+    """Return the changes that the options request. Raises ValueError if there is none."""
     from ..admin import ConfigChange, Operation
 
     wanted = [
@@ -150,7 +150,7 @@ def changes(
 
 
 def resource(kind: str, name: str | None) -> ConfigResource:
-    """The resource of a kind and a name. Raises ValueError if the name is missing or wrong."""
+    """Return the resource of a kind and a name. Raises ValueError if the name is missing or wrong."""
     from ..admin import ConfigResource, ResourceType
 
     if kind == Kind.BROKERS:

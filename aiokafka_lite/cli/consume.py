@@ -108,7 +108,7 @@ def check_line(line: Line) -> None:
 
 
 async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
-    """The names of the topics. For a group, returns the pattern: members also read topics that match later."""
+    """Return the names of the topics. For a group, returns the pattern: members also read topics that match later."""
     if not job.regex:
         limit = sys.maxsize if job.group is None else 0
         await check_topics(connection, job.topics, may_create=False, max_partitions=limit)
@@ -152,7 +152,7 @@ class _Bounds(RebalanceListener):
 
     async def find_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Look up the ends of new partitions. A partition that returns keeps the end from its first assignment."""
-        new = [each for each in partitions if each not in self.ends]
+        new = [partition for partition in partitions if partition not in self.ends]
         if self._until is None or not new:
             return
         ends = dict(await self.consumer.end_offsets(new))
@@ -192,7 +192,7 @@ class _Bounds(RebalanceListener):
         say(f"no partition has the offset {offset} yet (the largest end is {end}): waiting for new records{hint}")
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offset of the first record at this time or later; the end if all records are older."""
+        """Return the offset of the first record at this time or later; the end if all records are older."""
         found = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
         return {each: ends[each] if at is None else min(at.offset, ends[each]) for each, at in found.items()}
 
@@ -243,7 +243,7 @@ class _Reading:
             self._consumer.offsets.mark(partition, batch.offsets[-1] + 1, leader_epoch=batch.leader_epoch)
 
     async def _next(self, max_records: int) -> Batch | None:
-        """The next batch. With ``--until``, None after ``END_CHECK_INTERVAL`` without a batch."""
+        """Return the next batch. With ``--until``, None after ``END_CHECK_INTERVAL`` without a batch."""
         batches = self._consumer.batches(max_records)
         if self._job.until is None:
             return await anext(batches)
@@ -266,7 +266,7 @@ class _Reading:
         self._consumer.pause([partition])
 
     async def _is_at_end(self) -> bool:
-        """Whether all assigned partitions are read up to the ends that were found at their first assignment."""
+        """Return whether all assigned partitions are read up to the ends that were found at their first assignment."""
         if self._job.until is None:
             return False
         # A member without partitions is not at the end: it may have none yet, and would stop before it reads.
@@ -286,7 +286,8 @@ class _Reading:
         return True
 
     def _has_assignment(self) -> bool:
-        """Whether the group's last rebalance is complete here. A member is STABLE before it has its partitions."""
+        """Return whether the group's last rebalance is complete here. A member is STABLE before it has its
+        partitions."""
         group = self._consumer.diagnose().group
         return (
             group is not None

@@ -55,7 +55,7 @@ async def consume_share(connection: Connection, job: Job) -> int:
 
 
 def _checked(job: Job, group: str | None) -> str:
-    """The group to join. Raises ConfigurationError for options that a share group does not have."""
+    """Return the group to join. Raises ConfigurationError for options that a share group does not have."""
     given = {
         "--regex": job.regex,
         "--partition": job.partitions,
@@ -78,7 +78,7 @@ def _checked(job: Job, group: str | None) -> str:
 
 
 def _batches(records: Sequence[ShareRecord[bytes, bytes]]) -> Iterator[Batch]:
-    """The records as columns: a batch for each run of records of the same partition."""
+    """Yield the records as columns: a batch for each run of records of the same partition."""
     for (topic, partition), run in groupby(records, attrgetter("topic", "partition")):
         each = list(run)
         yield Batch(

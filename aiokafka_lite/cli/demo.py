@@ -29,7 +29,9 @@ KEYS = 1000
 
 
 def content_of(number: int) -> tuple[bytes, bytes, tuple[Header, ...]]:
-    """A record's key, one of a thousand; its value of about a hundred bytes, which no other record has; its headers."""
+    """Return a record's key, one of a thousand; its value of about a hundred bytes, which no other record has; its
+    headers.
+    """
     value = b'{"order": %d, "customer": %d, "note": "%s"}' % (number, number % KEYS, b"x" * 60)
     return b"customer-%03d" % (number % KEYS), value, (Header("sent-by", b"aiokafka-lite demo"),)
 
@@ -66,7 +68,7 @@ class Check:
         self._next[partition] = max(self._next[partition], offset + 1)
 
     def result(self) -> list[str]:
-        """All faults; empty if every record was read once, unchanged and in order."""
+        """Return all faults; empty if every record was read once, unchanged and in order."""
         missing = sum(map(len, self._sent)) - self.read
         return [*self._faults, *([f"{plural(missing, 'record')} did not come back"] if missing else [])]
 

@@ -57,12 +57,12 @@ def order(number: int, count: int) -> tuple[str, int, datetime]:
 
 
 def value_of(city: str, cents: int, at: datetime) -> bytes:
-    """An order as JSON."""
+    """Return an order as JSON."""
     return json.dumps({"city": city, "cents": cents, "at": at.isoformat()}).encode()
 
 
 def expected(count: int) -> list[Row]:
-    """The rows that the pipeline must write, computed in plain Python from the same orders."""
+    """Return the rows that the pipeline must write, computed in plain Python from the same orders."""
     amounts: dict[tuple[datetime, str], list[int]] = {}
     for city, cents, at in (order(number, count) for number in range(count)):
         amounts.setdefault((FIRST + (at - FIRST) // WINDOW * WINDOW, city), []).append(cents)
@@ -70,7 +70,7 @@ def expected(count: int) -> list[Row]:
 
 
 def faults(place: str, found: Iterable[Row], wanted: Iterable[Row]) -> list[str]:
-    """The errors in the found rows: wrong, repeated and missing ones. ``place`` says where they were found."""
+    """Return the errors in the found rows: wrong, repeated and missing ones. ``place`` says where they were found."""
     present, right = Counter(found), Counter(wanted)
     wrong = [(each, f"must not be {each.orders} orders of {each.cents} cents") for each in present - right]
     missing = [(each, "is missing") for each in right - present]
@@ -100,7 +100,7 @@ async def spark_demo(servers: str, admin: Admin, output: Path) -> int:
         typer.echo(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
         in_parquet = list(read_parquet(directory / "windows"))
         # A topic has each window at least once, so equal windows count once there.
-        in_topic = {_row_of(each) async for records in read_all(servers, by_city, PARTITIONS) for each in records}
+        in_topic = {_row_of(record) async for records in read_all(servers, by_city, PARTITIONS) for record in records}
     wanted = expected(ORDERS)
     wrong = faults("Parquet", in_parquet, wanted) + faults("topic", in_topic, wanted)
     chart = directory / "windows.png"
@@ -114,7 +114,7 @@ async def _produce(servers: str, topic: str) -> None:
         for start in range(0, ORDERS, CHUNK):
             orders = [order(number, ORDERS) for number in range(start, min(start + CHUNK, ORDERS))]
             keys = [city.encode() + b"-%d" % (number % 100) for number, (city, _, _) in enumerate(orders)]
-            await producer.send_many(topic, [value_of(*each) for each in orders], keys=keys)
+            await producer.send_many(topic, [value_of(*order) for order in orders], keys=keys)
         # A window is written when the watermark has passed its end, so an order of the next day closes the hour.
         await producer.send(topic, value_of("", 0, FIRST + timedelta(days=1)))
 
@@ -157,7 +157,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
 
 
 def read_parquet(directory: Path) -> Iterable[Row]:
-    """The rows in the files that Spark's own list names. All other files are unfinished."""
+    """Yield the rows in the files that Spark's own list names. All other files are unfinished."""
     from pyarrow import parquet
 
     for entry in sorted((directory / "_spark_metadata").glob("[0-9]*")):

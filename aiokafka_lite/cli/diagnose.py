@@ -68,7 +68,7 @@ async def diagnose(connection: Connection, output: Output, group: str | None, to
 
 
 def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Iterable[Node]) -> list[str]:
-    """The faults of the addresses, and what to do about each. Pure."""
+    """Return the faults of the addresses, and what to do about each. Pure."""
     answering = [probe.address for probe in bootstrap if probe.error is None]
     if not answering:
         return [
@@ -117,7 +117,7 @@ async def _try(connection: Connection, address: str, node_id: int | None) -> Pro
 
 
 async def _newest(admin: Admin, node_id: int) -> dict[str, int | None]:
-    """The newest common version of each API in ``SHOWN``."""
+    """Return the newest common version of each API in ``SHOWN``."""
     answered: Mapping[int, Iterable[ApiSupport]] = (await admin.cluster.api_versions([node_id])).done
     used = {api.name: api.used for api in answered.get(node_id, ())}
     return {name: used.get(name) for name in SHOWN}
@@ -159,15 +159,24 @@ async def _check_topic_and_group(
 
 def _topic(described: TopicDescription) -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (described.name, each.partition, each.leader, each.replicas, each.in_sync, each.offline)
-        for each in described.partitions
+        (
+            described.name,
+            partition.partition,
+            partition.leader,
+            partition.replicas,
+            partition.in_sync,
+            partition.offline,
+        )
+        for partition in described.partitions
     ]
     return Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE"), rows)
 
 
 def _of_topic(described: TopicDescription) -> list[str]:
-    leaderless = [each.partition for each in described.partitions if each.leader is None]
-    lacking = [each.partition for each in described.partitions if len(each.in_sync) < len(each.replicas)]
+    leaderless = [partition.partition for partition in described.partitions if partition.leader is None]
+    lacking = [
+        partition.partition for partition in described.partitions if len(partition.in_sync) < len(partition.replicas)
+    ]
     findings = []
     if leaderless:
         findings.append(f"topic {described.name} has no leader for partitions {leaderless}: clients cannot use them")
@@ -191,14 +200,14 @@ async def _group(admin: Admin, group: str, parts: dict[str, Part]) -> list[str]:
     )
     rows: list[tuple[Cell, ...]] = [
         (
-            each.partition.topic,
-            each.partition.partition,
-            each.committed,
-            each.end,
-            each.lag,
-            None if each.member is None else each.member.member_id,
+            partition.partition.topic,
+            partition.partition.partition,
+            partition.committed,
+            partition.end,
+            partition.lag,
+            None if partition.member is None else partition.member.member_id,
         )
-        for each in lag.partitions
+        for partition in lag.partitions
     ]
     parts["lag"] = Table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID"), rows)
     if described.members:

@@ -46,7 +46,7 @@ async def list_(
     """List groups with their states."""
     async with shared.connection.admin() as admin:
         groups = await admin.groups.list(states=state or (), types=kind or ())
-    rows = [(each.group_id, each.state.value, each.type.value, each.protocol_type) for each in groups]
+    rows = [(group.group_id, group.state.value, group.type.value, group.protocol_type) for group in groups]
     shared.output.show(Table(("GROUP", "STATE", "TYPE", "PROTOCOL"), rows))
     return 0
 
@@ -260,15 +260,15 @@ async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool)
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
-    """A row for each partition, then one for each member without partitions. Pure."""
+    """Return a row for each partition, then one for each member without partitions. Pure."""
     rows: list[tuple[Cell, ...]] = []
     reading = set()
-    for each in lag.partitions:
+    for partition in lag.partitions:
         owner: tuple[Cell, ...] = (None, None, None)
-        if each.member is not None:
-            reading.add(each.member.member_id)
-            owner = (each.member.member_id, each.member.host, each.member.client_id)
-        rows.append((lag.group_id, *each.partition, each.committed, each.end, each.lag, *owner))
+        if partition.member is not None:
+            reading.add(partition.member.member_id)
+            owner = (partition.member.member_id, partition.member.host, partition.member.client_id)
+        rows.append((lag.group_id, *partition.partition, partition.committed, partition.end, partition.lag, *owner))
     rows += [
         (lag.group_id, None, None, None, None, None, member.member_id, member.host, member.client_id)
         for member in group.members
@@ -278,7 +278,7 @@ def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
 
 
 def member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
-    """A row for each member, with its partitions, or with its tasks in a streams group. Pure."""
+    """Return a row for each member, with its partitions, or with its tasks in a streams group. Pure."""
     return [
         (
             group.group_id,
@@ -297,7 +297,7 @@ def member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
 def _assigned(
     partitions: tuple[TopicPartition, ...] | None, tasks: StreamsTasks | None
 ) -> tuple[int | None, str | None]:
-    """The number of partitions or active tasks, and their text."""
+    """Return the number of partitions or active tasks, and their text."""
     if tasks is not None:
         return sum(map(len, tasks.active.values())), format_tasks(tasks)
     if partitions is None:
@@ -328,7 +328,7 @@ def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """The reset that ``--to``, ``--shift`` or ``--file`` requests.
+    """Return the reset that ``--to``, ``--shift`` or ``--file`` requests.
 
     Raises ValueError unless exactly one of them is given, and is valid.
     """

@@ -71,7 +71,7 @@ async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
-    """The rows that the options select, in their order. A row without a known lag counts as not behind. Pure."""
+    """Return the rows that the options select, in their order. A row without a known lag counts as not behind. Pure."""
 
     def lag_of(row: tuple[Cell, ...]) -> int:
         lag = row[_LAG]
@@ -88,7 +88,7 @@ class Trend:
         self._seen: dict[tuple[Cell, Cell], deque[tuple[float, int]]] = {}
 
     def add(self, table: Table, at: float) -> Table:
-        """The rows with their change per second and, where the lag shrinks, the seconds until it is 0.
+        """Return the rows with their change per second and, where the lag shrinks, the seconds until it is 0.
 
         ``at`` is the time of the lookup in seconds.
         """
@@ -110,15 +110,16 @@ class Trend:
 
 
 def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
-    """A row for each topic: number of partitions, sum of their lags, and the highest lag of a partition. Pure."""
+    """Return a row for each topic: number of partitions, sum of their lags, and the highest lag of a partition.
+    Pure."""
     by_topic: dict[str, list[int | None]] = {}
-    for each in group.partitions:
-        by_topic.setdefault(each.partition.topic, []).append(each.lag)
+    for partition in group.partitions:
+        by_topic.setdefault(partition.partition.topic, []).append(partition.lag)
     if not by_topic:
         return [(group.group_id, group.state.value, None, 0, None, None)]
     rows: list[tuple[Cell, ...]] = []
     for topic, lags in by_topic.items():
-        known = [each for each in lags if each is not None]
+        known = [lag for lag in lags if lag is not None]
         total, highest = (sum(known), max(known)) if known else (None, None)
         rows.append((group.group_id, group.state.value, topic, len(lags), total, highest))
     return rows

@@ -109,7 +109,7 @@ async def cancel(shared: Shared, partitions: Partitions) -> int:
 
 
 def parse_brokers(text: str) -> list[int]:
-    """The broker ids in ``1,2,3``. Raises ValueError for any other form."""
+    """Return the broker ids in ``1,2,3``. Raises ValueError for any other form."""
     numbers = text.split(",")
     if not all(number.isdecimal() for number in numbers):
         raise ValueError(f"--brokers must be broker ids with commas, as in 1,2,3, got {text!r}")
@@ -117,7 +117,7 @@ def parse_brokers(text: str) -> list[int]:
 
 
 def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Sequence[int] | None]:
-    """All brokers for each partition, rotated so that each broker in turn is the preferred leader. Pure."""
+    """Return all brokers for each partition, rotated so that each broker in turn is the preferred leader. Pure."""
     return {
         partition: [*brokers[index % len(brokers) :], *brokers[: index % len(brokers)]]
         for index, partition in enumerate(partitions)
@@ -125,7 +125,7 @@ def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict
 
 
 def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
-    """The brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
+    """Return the brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
 
     Also raises ValueError for a partition that is listed twice, and for directories: brokers choose these.
     """
@@ -134,10 +134,10 @@ def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
     try:
         entries = json.loads(text)["partitions"]
         listed = [
-            (arguments.partition((each["topic"], each["partition"])), arguments.broker_ids(each["replicas"]))
-            for each in entries
+            (arguments.partition((entry["topic"], entry["partition"])), arguments.broker_ids(entry["replicas"]))
+            for entry in entries
         ]
-        directories = [name for each in entries for name in each.get("log_dirs") or () if name != "any"]
+        directories = [name for entry in entries for name in entry.get("log_dirs") or () if name != "any"]
     except (ValueError, KeyError, TypeError, RecursionError):
         form = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
         raise ValueError(f"--file must be JSON in the form {form}") from None

@@ -34,7 +34,7 @@ async def log_dirs(
     async with shared.connection.admin() as admin:
         wanted = await partitions_of(admin, partitions) if partitions else None
         described = await admin.log_dirs.describe(broker or None, partitions=wanted)
-    found = [(node, each) for node, directories in sorted(described.done.items()) for each in directories]
+    found = [(node, directory) for node, directories in sorted(described.done.items()) for directory in directories]
     if replicas:
         table = Table(REPLICAS, [row for node, each in found for row in replica_rows(node, each)])
     else:
@@ -43,14 +43,14 @@ async def log_dirs(
 
 
 def directory_row(node: int, each: LogDir) -> tuple[Cell, ...]:
-    """A directory: the number and the bytes of its replicas, and the bytes of its volume. Pure."""
+    """Return a directory: the number and the bytes of its replicas, and the bytes of its volume. Pure."""
     error = None if each.error is None else str(each.error)
     return (node, each.path, len(each.replicas), each.size, each.total_bytes, each.usable_bytes, error)
 
 
 def replica_rows(node: int, directory: LogDir) -> list[tuple[Cell, ...]]:
-    """A row for each replica. A replica that moves here from another directory is a future replica. Pure."""
+    """Return a row for each replica. A replica that moves here from another directory is a future replica. Pure."""
     return [
-        (node, directory.path, *each.partition, each.size, each.lag, each.is_future)
-        for each in sorted(directory.replicas, key=lambda each: each.partition)
+        (node, directory.path, *replica.partition, replica.size, replica.lag, replica.is_future)
+        for replica in sorted(directory.replicas, key=lambda each: each.partition)
     ]

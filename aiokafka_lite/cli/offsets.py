@@ -65,7 +65,8 @@ async def offsets(
 
 
 def parse_spec(text: str, now: float) -> OffsetSpec | int:
-    """A place in a partition: a special offset, or a time in milliseconds. Raises ValueError for any other form."""
+    """Return a place in a partition: a special offset, or a time in milliseconds. Raises ValueError for any other
+    form."""
     from ..admin import OffsetSpec
 
     names = {each.name.lower().replace("_", "-"): each for each in OffsetSpec}
@@ -79,7 +80,7 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
 
 
 def place_rows(found: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:
-    """A row for each partition: the offset of a place, and the time of its record. Pure."""
+    """Return a row for each partition: the offset of a place, and the time of its record. Pure."""
     return [
         (*partition, None if each is None else each.offset, None if each is None else _time(each))
         for partition, each in sorted(found.items())
@@ -89,7 +90,7 @@ def place_rows(found: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple
 def range_rows(
     firsts: Mapping[TopicPartition, FoundOffset | None], ends: Mapping[TopicPartition, FoundOffset | None]
 ) -> list[tuple[Cell, ...]]:
-    """A row for each partition: its first offset, its end, and their difference. Pure."""
+    """Return a row for each partition: its first offset, its end, and their difference. Pure."""
     return [
         (*partition, first.offset, end.offset, end.offset - first.offset)
         for partition, end in sorted(ends.items())

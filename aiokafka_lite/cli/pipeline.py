@@ -154,7 +154,7 @@ def _check_source(plan: dict[str, Any], cluster: SparkCluster) -> None:
 
 
 def client_options(connection: Connection) -> dict[str, str]:
-    """The client's properties as options of the source and the sink.
+    """Return the client's properties as options of the source and the sink.
 
     Spark's workers resolve ``env:`` and ``file:`` themselves. Settings from this process's environment are left out: a
     plan would carry their values, and so secrets, in plain text.
@@ -191,7 +191,7 @@ def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: f
 
 
 def _stop_on_signals() -> threading.Event:
-    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
+    """Return an event that the first SIGINT or SIGTERM sets. The second one ends the process."""
     stop = threading.Event()
 
     def stop_once(number: int, frame: FrameType | None) -> None:
@@ -204,7 +204,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 def reason(message: str) -> str:
-    """The cause, as one line of Spark's error. The other lines are traces of Python and Java."""
+    """Return the cause, as one line of Spark's error. The other lines are traces of Python and Java."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith(_OUR_ERRORS)]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]

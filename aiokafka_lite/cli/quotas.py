@@ -90,7 +90,7 @@ async def alter(
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """The new quotas by name, None for those to remove.
+    """Return the new quotas by name, None for those to remove.
 
     Raises ValueError for a contradiction, or a value that is not a number.
     """

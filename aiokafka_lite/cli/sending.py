@@ -64,10 +64,10 @@ class _Block(Protocol):
     """Consecutive lines that the producer has accepted."""
 
     def settle(self) -> bool:
-        """Whether all lines have a result. Raises the error of the first line that failed, with its number."""
+        """Return whether all lines have a result. Raises the error of the first line that failed, with its number."""
 
     def acknowledged(self) -> int:
-        """The number of lines that are acknowledged so far."""
+        """Return the number of lines that are acknowledged so far."""
 
 
 class _Records:
@@ -236,5 +236,5 @@ def _json_parser() -> Callable[[bytes], JsonRecord]:
 
 
 def line_error(number: int, error: BaseException) -> KafkaError:
-    """The error of a line, with the number of the line."""
+    """Return the error of a line, with the number of the line."""
     return KafkaError(f"line {number}: {error}")

@@ -28,7 +28,7 @@ async def list_(
     """List share groups with their states."""
     async with shared.connection.admin() as admin:
         groups = await admin.share_groups.list(states=state or ())
-    shared.output.show(Table(("GROUP", "STATE"), [(each.group_id, each.state.value) for each in groups]))
+    shared.output.show(Table(("GROUP", "STATE"), [(group.group_id, group.state.value) for group in groups]))
     return 0
 
 

@@ -85,8 +85,8 @@ async def list_(
     async with shared.connection.admin() as admin:
         topics = await admin.topics.list(internal=internal)
     rows = [
-        (each.name, each.partitions, each.is_internal, None if each.topic_id is None else str(each.topic_id))
-        for each in topics
+        (topic.name, topic.partitions, topic.is_internal, None if topic.topic_id is None else str(topic.topic_id))
+        for topic in topics
     ]
     shared.output.show(Table(("TOPIC", "PARTITIONS", "INTERNAL", "TOPIC-ID"), rows))
     return 0
@@ -101,9 +101,17 @@ async def describe(shared: Shared, topics: Topics) -> int:
         described = await admin.topics.describe(topics)
         failed = await explained(admin, described.failed)
     rows = [
-        (topic.name, each.partition, each.leader, each.leader_epoch, each.replicas, each.in_sync, each.offline)
+        (
+            topic.name,
+            partition.partition,
+            partition.leader,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.in_sync,
+            partition.offline,
+        )
         for topic in described.done.values()
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
     headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
     return show_found(shared.output, Table(headings, rows), failed.values())
@@ -182,7 +190,7 @@ async def delete(
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """The brokers of each partition in ``1,2/2,3``. Raises ValueError for any other form."""
+    """Return the brokers of each partition in ``1,2/2,3``. Raises ValueError for any other form."""
     try:
         return [[int(number) for number in part.split(",")] for part in text.split("/")]
     except ValueError:
@@ -191,7 +199,7 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 
 def _without(failed: Mapping[Any, KafkaError], accepted: str | None) -> dict[Any, KafkaError]:
-    """The errors that do not have the accepted error code; all errors if it is None."""
+    """Return the errors that do not have the accepted error code; all errors if it is None."""
     from ..errors import BrokerError
 
     return {

@@ -100,15 +100,15 @@ async def describe_producers(
     rows = [
         (
             *partition,
-            each.producer_id,
-            each.producer_epoch,
-            each.coordinator_epoch,
-            each.last_sequence,
-            each.last_timestamp,
-            each.start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.start_offset,
         )
         for partition, producers in sorted(described.done.items())
-        for each in producers
+        for producer in producers
     ]
     headings = (
         *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),

@@ -88,7 +88,9 @@ async def remove(
 
 
 async def read_password() -> str:
-    """The password, from a prompt or from stdin. Raises ValueError if there is none, or if the repetition differs."""
+    """Return the password, from a prompt or from stdin. Raises ValueError if there is none, or if the repetition
+    differs.
+    """
     if sys.stdin.isatty():
         password = await ask_hidden("Password: ")
         if password != await ask_hidden("Repeat for confirmation: "):

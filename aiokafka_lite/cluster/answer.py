@@ -53,7 +53,8 @@ class Answer(Generic[T]):
         return [name for name, _ in self._encoded]
 
     def kept(self, merged: Mapping[str, T]) -> ReadTopics[T]:
-        """The parts to keep for the next response. ``merged`` are the topics of the snapshot that this response made.
+        """Return the parts to keep for the next response. ``merged`` are the topics of the snapshot that this response
+        made.
 
         After a small response, the parts of the large one are kept while the snapshot has at least half of its topics.
         """

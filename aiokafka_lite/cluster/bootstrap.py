@@ -78,7 +78,7 @@ def parse_address(text: str) -> Address:
 
 
 def shuffled(addresses: Iterable[Address], random: Callable[[], float]) -> list[Address]:
-    """The addresses in random order, so that many clients do not all start with the same broker."""
+    """Return the addresses in random order, so that many clients do not all start with the same broker."""
     return [address for _, address in sorted((random(), address) for address in addresses)]
 
 

@@ -50,7 +50,7 @@ class Brokers:
             self.of(node)
 
     def of(self, node: Node) -> Broker:
-        """The broker of this node, created on first use. If the node has a new address, the broker moves there.
+        """Return the broker of this node, created on first use. If the node has a new address, the broker moves there.
 
         A cached node may be older than the newest answer, whose address counts.
         """
@@ -65,7 +65,7 @@ class Brokers:
         return broker
 
     def __iter__(self) -> Iterator[Broker]:
-        """All known brokers, and the bootstrap addresses that were tried."""
+        """Return all known brokers, and the bootstrap addresses that were tried."""
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
@@ -122,7 +122,7 @@ class Brokers:
         self._unreachable.clear()
 
     def candidates(self, view: ClusterView) -> Iterator[Broker]:
-        """The brokers to ask one after the other until one answers: reachable ones, then the bootstrap addresses.
+        """Yield the brokers to ask one after the other until one answers: reachable ones, then the bootstrap addresses.
 
         Lazy, so a broker that becomes unreachable during the search is skipped. A bootstrap address that is also the
         address of a broker is tried only once.
@@ -156,7 +156,8 @@ class Brokers:
                 await broker.wait_closed()
 
     def _reachable(self, view: ClusterView) -> list[Broker]:
-        """The reachable brokers of the snapshot, best first. If none is reachable, all brokers of the snapshot."""
+        """Return the reachable brokers of the snapshot, best first. If none is reachable, all brokers of the
+        snapshot."""
         nodes = [node for node in view.nodes.values() if node.node_id not in self._unreachable]
         now = asyncio.get_running_loop().time()
 

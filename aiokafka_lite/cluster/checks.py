@@ -53,7 +53,7 @@ def check_endpoint(endpoint: BrokerAddress) -> None:
 
 
 def is_connectable(endpoint: BrokerAddress) -> bool:
-    """Whether a hint names a broker that a client can connect to. Other hints are ignored."""
+    """Return whether a hint names a broker that a client can connect to. Other hints are ignored."""
     return not _wrong_in(endpoint)
 
 

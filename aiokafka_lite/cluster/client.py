@@ -132,7 +132,7 @@ class Client(Component):
         )
 
     def retry_backoff(self, *, at_most: float = math.inf) -> Backoff:
-        """A new backoff: ``retry_backoff`` to ``retry_backoff_max``, or to ``at_most`` seconds if that is less.
+        """Return a new backoff: ``retry_backoff`` to ``retry_backoff_max``, or to ``at_most`` seconds if that is less.
 
         ``retry_backoff_function`` replaces both, within ``at_most``.
         """
@@ -235,7 +235,7 @@ class Client(Component):
         return self.view
 
     def known_topic(self, name: str, *, in_use_for: float = 0.0) -> TopicView | None:
-        """The topic if its metadata is known without an error, otherwise None. Does not wait.
+        """Return the topic if its metadata is known without an error, otherwise None. Does not wait.
 
         The call counts as a use, so the topic stays tracked. ``in_use_for`` extends this by a number of seconds.
         """
@@ -308,7 +308,8 @@ class Client(Component):
     # Brokers and requests.
 
     def broker(self, node_id: int) -> Broker:
-        """The broker with this id. Raises BrokerError (BROKER_NOT_AVAILABLE) if the metadata does not list it."""
+        """Return the broker with this id. Raises BrokerError (BROKER_NOT_AVAILABLE) if the metadata does not list
+        it."""
         self._service.check()
         return self._requests.broker_of(node_id)
 
@@ -323,7 +324,7 @@ class Client(Component):
         return self._brokers.departed
 
     def traffic(self) -> dict[int, BrokerTraffic]:
-        """The traffic with each broker so far, by its id; a bootstrap address has a negative id."""
+        """Return the traffic with each broker so far, by its id; a bootstrap address has a negative id."""
         return {broker.node.node_id: broker.traffic for broker in self._brokers}
 
     async def send(
@@ -351,7 +352,7 @@ class Client(Component):
     # Coordinators.
 
     def known_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Node | None:
-        """The coordinator from the cache, without a request, or None."""
+        """Return the coordinator from the cache, without a request, or None."""
         return self._coordinators.known(CoordinatorKey(kind, name))
 
     async def coordinator(
@@ -362,7 +363,7 @@ class Client(Component):
         timeout: float | None = None,
         retry: bool = True,
     ) -> Broker:
-        """The broker that coordinates the group or transactional id. With ``retry=False`` there is one lookup.
+        """Return the broker that coordinates the group or transactional id. With ``retry=False`` there is one lookup.
 
         Retriable errors are retried until the deadline, then KafkaTimeout is raised. Raises AuthorizationError and
         other errors that are not retriable at once.
@@ -400,7 +401,7 @@ class Client(Component):
 
 
 def _login_of(config: ClientConfig) -> Login | None:
-    """The SASL credentials of the settings. The import is here, because clients without SASL do not need it."""
+    """Return the SASL credentials of the settings. The import is here, because clients without SASL do not need it."""
     if not config.uses_sasl:
         return None
     from ..net.login import Login

@@ -70,7 +70,7 @@ class CoordinatorChannel:
             raise
 
     async def versions(self) -> VersionTable:
-        """The versions of the coordinator, and the features of its cluster, from the connection for groups.
+        """Return the versions of the coordinator, and the features of its cluster, from the connection for groups.
 
         Makes one attempt, and raises the same errors as ``send``.
         """

@@ -88,11 +88,11 @@ class Coordinators:
         self._lookups: dict[CoordinatorKey, _Lookup] = {}
 
     def known(self, key: CoordinatorKey) -> Node | None:
-        """The coordinator from the cache, or None."""
+        """Return the coordinator from the cache, or None."""
         return self._known.get(key)
 
     async def find(self, key: CoordinatorKey) -> Node:
-        """The coordinator, from the cache or by one lookup. Raises the lookup's KafkaError.
+        """Return the coordinator, from the cache or by one lookup. Raises the lookup's KafkaError.
 
         Raises ValueError for a name that no request can carry.
         """
@@ -167,7 +167,7 @@ class Coordinators:
             logger.info("found the coordinator of %s after %s", key, ended)
 
     async def _ask(self, key: CoordinatorKey) -> Node:
-        """The first answer, which may be an error.
+        """Return the first answer, which may be an error.
 
         A frozen broker does not delay the lookup, because others are asked as well.
         """

@@ -122,7 +122,7 @@ class Diagnosis(Snapshot):
 
 
 def common(service: Service, client: Client, *configs: object, fatal: BaseException | None = None) -> dict[str, object]:
-    """The common fields, as arguments of a subclass. ``configs`` are more settings, such as the producer's.
+    """Return the common fields, as arguments of a subclass. ``configs`` are more settings, such as the producer's.
 
     ``fatal`` is an error after which the client cannot do its work, although its tasks still run.
     """
@@ -161,7 +161,7 @@ def software() -> dict[str, str]:
 
 
 def changed(config: object) -> Iterator[tuple[str, str]]:
-    """The settings that differ from their defaults. The value of a secret is hidden."""
+    """Yield the settings that differ from their defaults. The value of a secret is hidden."""
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
         if value != field.default and value is not None and field.name != "bootstrap_servers":
@@ -169,7 +169,7 @@ def changed(config: object) -> Iterator[tuple[str, str]]:
 
 
 def counted(names: Iterable[str]) -> list[str]:
-    """Each name once, with its number if there are several."""
+    """Return each name once, with its number if there are several."""
     numbers: dict[str, int] = {}
     for name in names:
         numbers[name] = numbers.get(name, 0) + 1
@@ -177,7 +177,7 @@ def counted(names: Iterable[str]) -> list[str]:
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_SHOWN lines, and the number of the remaining lines."""
+    """Return the first MOST_SHOWN lines, and the number of the remaining lines."""
     every = list(lines)
     left_out = len(every) - MOST_SHOWN
     return tuple(every) if left_out <= 0 else (*every[:MOST_SHOWN], f"... and {left_out} more")
@@ -261,7 +261,7 @@ def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:
 
 
 def _item(item: object, indent: str) -> Iterator[str]:
-    """An element of a list: its simple fields on one line, the nested ones below."""
+    """Yield an element of a list: its simple fields on one line, the nested ones below."""
     if not isinstance(item, dict):
         yield f"{indent}- {item}"
         return

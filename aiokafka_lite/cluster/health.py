@@ -39,7 +39,7 @@ def health_of(
     fatal: Sequence[str] = (),
     transient: Sequence[str] = (),
 ) -> Health:
-    """The health of a component with this client. ``fatal`` and ``transient`` are the component's own problems.
+    """Return the health of a component with this client. ``fatal`` and ``transient`` are the component's own problems.
 
     The client is not ready after ``max_silence`` seconds without a response of any broker, if requests fail or wait. It
     is not ready either while it stands still, as ``client.standstill`` has found.

@@ -117,7 +117,7 @@ class TopicView:
         return self.error.retriable or self.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def partition(self, number: int) -> PartitionView | None:
-        """The partition with this number, or None."""
+        """Return the partition with this number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         # A broker omits partitions that it does not know yet, so the numbers may have gaps.
@@ -147,12 +147,14 @@ class ClusterView:
         return None if self.controller_id is None else self.nodes.get(self.controller_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """The partition; None if it is unknown, or if its topic has an error, because its leader is not valid then."""
+        """Return the partition; None if it is unknown, or if its topic has an error, because its leader is not valid
+        then.
+        """
         topic = self.topics.get(topic_partition[0])
         return None if topic is None else topic.partition(topic_partition[1])
 
     def leader_of(self, topic_partition: TopicPartition) -> Node | None:
-        """The leader, or None: unknown partition, no leader, topic with an error, or leader not listed."""
+        """Return the leader, or None: unknown partition, no leader, topic with an error, or leader not listed."""
         topic = self.topics.get(topic_partition[0])
         if topic is None or topic.error is not ErrorCode.NONE:
             return None
@@ -167,7 +169,7 @@ class ClusterView:
         return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id != ZERO_UUID}
 
     def same_as(self, other: ClusterView) -> bool:
-        """Whether both describe the same cluster, regardless of ``updated_at``.
+        """Return whether both describe the same cluster, regardless of ``updated_at``.
 
         Cheap: topics that did not change are the same objects.
         """
@@ -179,7 +181,7 @@ class ClusterView:
         )
 
     def unsettled(self, topics: Iterable[str]) -> Iterator[str]:
-        """The given topics that a refresh may change soon."""
+        """Yield the given topics that a refresh may change soon."""
         for name in topics:
             topic = self.topics.get(name)
             if topic is not None and topic.is_unsettled:
@@ -247,7 +249,7 @@ def merging(
 
 
 def _kept(view: ClusterView, keep: AbstractSet[str], *, is_complete: bool) -> dict[str, TopicView]:
-    """The known topics in ``keep``. If the answer is complete, a topic that it lacks does not exist."""
+    """Return the known topics in ``keep``. If the answer is complete, a topic that it lacks does not exist."""
     topics = view.topics.copy()  # a plain dict: a hundred times faster than iterating over the proxy
     for name in topics.keys() - keep:
         del topics[name]
@@ -261,7 +263,7 @@ def merge_leader(
     leader_epoch: int,
     endpoints: Iterable[Endpoint] = (),
 ) -> ClusterView:
-    """The next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
+    """Return the next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
 
     Returns the same snapshot if the hint cannot be used: its leader is below zero, its epoch is not above the known
     epoch, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
@@ -332,7 +334,7 @@ def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
 def _merge_partitions(
     known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, tuple[PartitionView, ...]]:
-    """The partitions of a topic; the known tuple itself if nothing changed."""
+    """Yield the partitions of a topic; the known tuple itself if nothing changed."""
     if len(known.partitions) == len(answer.partitions) and all(
         _is_unchanged(old, given, epochs_reliable) for old, given in zip(known.partitions, answer.partitions)
     ):
@@ -361,7 +363,8 @@ def _merge_partitions(
 
 
 def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
-    """Whether the merged partition would equal the known one, which is the usual case. Hot: creates no object."""
+    """Return whether the merged partition would equal the known one, which is the usual case. Hot: creates no
+    object."""
     return (
         not old.older_answers
         and old.partition == given.partition_index
@@ -405,6 +408,8 @@ def _merge_partition(
 
 
 def _shared(nodes: list[int], shared: Shared) -> tuple[int, ...]:
-    """The nodes as a tuple. Equal lists get the same tuple, because thousands of partitions have the same replicas."""
+    """Return the nodes as a tuple. Equal lists get the same tuple, because thousands of partitions have the same
+    replicas.
+    """
     made = tuple(nodes)
     return shared.setdefault(made, made)

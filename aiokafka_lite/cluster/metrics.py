@@ -49,7 +49,7 @@ class ClientMetrics(Snapshot):
 
 
 def loop_time() -> float:
-    """The time of the running loop. Raises IllegalStateError where none runs, as in another thread."""
+    """Return the time of the running loop. Raises IllegalStateError where none runs, as in another thread."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:
@@ -60,11 +60,11 @@ def loop_time() -> float:
 
 
 def client_metrics(client: Client) -> ClientMetrics:
-    """The current metrics. May be called before the start and after the end."""
+    """Return the current metrics. May be called before the start and after the end."""
     brokers = client.traffic()
     every, departed = brokers.values(), client.departed
     view, delay, now = client.view, client.loop_delay, loop_time()
-    answered = [each.last_response_at for each in client.brokers if each.last_response_at is not None]
+    answered = [broker.last_response_at for broker in client.brokers if broker.last_response_at is not None]
     return ClientMetrics(
         client_id=client.config.client_id,
         connections=sum(each.connections for each in every),

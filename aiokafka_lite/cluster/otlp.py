@@ -42,8 +42,8 @@ def encode_metrics(
     Counters count from ``begin_ns``.
     """
     points: dict[tuple[str, bool], list[bytes]] = {}
-    for each in metrics:
-        points.setdefault((each.name, each.is_counter), []).append(_point(each, begin_ns, now_ns))
+    for metric in metrics:
+        points.setdefault((metric.name, metric.is_counter), []).append(_point(metric, begin_ns, now_ns))
     encoded = (_metric(name, is_counter, found, temporality) for (name, is_counter), found in points.items())
     scope = _bytes(1, _bytes(1, SCOPE.encode())) + b"".join(_bytes(2, each) for each in encoded)
     return _bytes(1, _bytes(1, _attributes(1, resource.items())) + _bytes(2, scope))

@@ -13,7 +13,7 @@ PREFIX = "org.apache.kafka."
 
 
 def client_report(kind: str, client: ClientMetrics) -> Iterator[Metric]:
-    """The metrics of the connections; ``kind`` is ``producer`` or ``consumer``. Latencies are in milliseconds."""
+    """Yield the metrics of the connections; ``kind`` is ``producer`` or ``consumer``. Latencies are in milliseconds."""
     prefix = f"{PREFIX}{kind}."
     yield Metric(f"{prefix}connection.creation.total", client.connects, is_counter=True)
     for node_id, broker in client.brokers.items():
@@ -25,7 +25,7 @@ def client_report(kind: str, client: ClientMetrics) -> Iterator[Metric]:
 
 
 def latency_report(name: str, latency: LatencyMetrics) -> Iterator[Metric]:
-    """The average and the maximum of some latencies, in milliseconds; ``name`` is the part before ``.avg``."""
+    """Yield the average and the maximum of some latencies, in milliseconds; ``name`` is the part before ``.avg``."""
     if latency.average is not None:
         yield Metric(f"{name}.avg", latency.average * 1000)
         yield Metric(f"{name}.max", (latency.max or 0.0) * 1000)

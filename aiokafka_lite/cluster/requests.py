@@ -49,7 +49,7 @@ class Requests:
         self._request_timeout = request_timeout
 
     def broker_of(self, node: int | Node | None) -> Broker:
-        """The broker of a node or a node id; for None, the least loaded broker. Raises BrokerError."""
+        """Return the broker of a node or a node id; for None, the least loaded broker. Raises BrokerError."""
         view = self._updater.view
         if node is None:
             return self._brokers.by_load(view)[0]
@@ -123,7 +123,7 @@ class Requests:
 
 
 def _is_final(error: KafkaError) -> bool:
-    """Whether to raise the error at once, although ``is_retriable`` may call it retriable.
+    """Return whether to raise the error at once, although ``is_retriable`` may call it retriable.
 
     There are two exceptions. Undecodable bytes are reported at once instead of at the deadline. If the caller names a
     broker that is not in the cluster, a wait would only delay the error.

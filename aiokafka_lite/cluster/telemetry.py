@@ -123,7 +123,7 @@ class Telemetry:
         assert broker is not None
         report = self._report()
         wanted, now = tuple(subscription.requested_metrics), self._now_ns()
-        metrics = [each for each in report.metrics if each.name.startswith(wanted)]
+        metrics = [metric for metric in report.metrics if metric.name.startswith(wanted)]
         is_delta = subscription.delta_temporality
         data = encode_metrics(
             self._deltas(metrics) if is_delta else metrics,
@@ -143,27 +143,27 @@ class Telemetry:
         code = ErrorCode.of((await broker.send(request)).error_code)
         if code is ErrorCode.NONE and is_delta:
             # This comes after the answer, so that the next push repeats the counts of a lost push.
-            self._counted = {(each.name, each.attributes): each.value for each in metrics if each.is_counter}
+            self._counted = {(metric.name, metric.attributes): metric.value for metric in metrics if metric.is_counter}
             self._begin_ns = now
         elif code is not ErrorCode.NONE:
             logger.debug("broker %d refused %d bytes of metrics: %s", broker.node.node_id, len(data), code.name)
         return code not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _deltas(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """The metrics. Each counter is replaced by its increase since the last accepted push."""
-        for each in metrics:
-            if not each.is_counter:
-                yield each
+        """Yield the metrics. Each counter is replaced by its increase since the last accepted push."""
+        for metric in metrics:
+            if not metric.is_counter:
+                yield metric
                 continue
-            counted = self._counted.get((each.name, each.attributes), 0.0)
+            counted = self._counted.get((metric.name, metric.attributes), 0.0)
             # Sums over the brokers fall when a broker leaves the cluster.
-            yield each._replace(value=max(each.value - counted, 0.0))
+            yield metric._replace(value=max(metric.value - counted, 0.0))
 
     def _now_ns(self) -> int:
         return int(self._runtime.clock() * 1e9)
 
 
 def _compressed(data: bytes, accepted: Collection[int]) -> tuple[Compression, bytes]:
-    """The data, compressed with the best codec that the broker accepts."""
+    """Return the data, compressed with the best codec that the broker accepts."""
     compression = next((each for each in COMPRESSIONS if each in accepted), Compression.NONE)
     return compression, data if compression is Compression.NONE else compress(compression, data)

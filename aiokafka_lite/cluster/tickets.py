@@ -23,7 +23,7 @@ class Tickets:
         self._changed = LightEvent()  # replaced each time tickets are served or fail
 
     def issue(self) -> int:
-        """A ticket for the next request. All callers share it until that request is sent."""
+        """Return a ticket for the next request. All callers share it until that request is sent."""
         if self._issued == self._sent:
             self._issued += 1
         return self._issued

@@ -26,7 +26,7 @@ def check_topic_name(name: str) -> None:
 
 
 def problem_of_topic_name(name: object) -> str | None:
-    """The rule of Kafka that the name breaks, as a sentence for an error; None for a valid name."""
+    """Return the rule of Kafka that the name breaks, as a sentence for an error; None for a valid name."""
     if not isinstance(name, str):
         return must_be("topic", "a string", name)
     if _NAME.fullmatch(name) and name not in (".", ".."):

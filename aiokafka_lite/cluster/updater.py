@@ -156,18 +156,20 @@ class Updater:
         return remove
 
     def describe_failures(self) -> str:
-        """The last error of each address since the last answer, for the text of an error."""
+        """Return the last error of each address since the last answer, for the text of an error."""
         return _described(self.failures)
 
     def describe_unreachable(self, timeout: float) -> str:
-        """The error of a client that found no cluster within ``timeout`` seconds, with the cause for each address."""
+        """Return the error of a client that found no cluster within ``timeout`` seconds, with the cause for each
+        address.
+        """
         addresses = dict.fromkeys([*map(str, self._brokers.bootstrap), *self.failures])
         unknown = "no answer yet; check that a broker listens on this port"
         text = _described({address: self.failures.get(address, unknown) for address in addresses})
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
     def describe_late_start(self, timeout: float) -> str:
-        """The error of a client whose ``start`` did not end within ``timeout`` seconds.
+        """Return the error of a client whose ``start`` did not end within ``timeout`` seconds.
 
         The text is empty if the cluster was found, because another step took too long then.
         """
@@ -246,7 +248,7 @@ class Updater:
             return None
 
     def _is_hopeless(self) -> bool:
-        """Whether every address speaks another protocol, or no version that this client speaks.
+        """Return whether every address speaks another protocol, or no version that this client speaks.
 
         Undecodable bytes may be an accident of one connection, so they count only in the second round.
         """
@@ -304,7 +306,8 @@ class Updater:
         return True
 
     async def _merge(self, answer: Answer[TopicView], asked: set[str], epochs_reliable: bool) -> ClusterView:
-        """The next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule 5)."""
+        """Return the next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule
+        5)."""
         loop = asyncio.get_running_loop()
         attempt, base = 0, self.view
         while True:
@@ -331,7 +334,9 @@ class Updater:
         return self._all_topics_ticket > self._tickets.served
 
     def _topics_to_ask(self, now: float) -> set[str]:
-        """All tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled topics."""
+        """Return all tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled
+        topics.
+        """
         wanted = set(self._wanted)
         if self._asks_for_all:
             self.tracked.expire(now)
@@ -400,7 +405,7 @@ def _error_in(response: MetadataResponse, *, needs_brokers: bool) -> KafkaError 
 
 
 def _described(failures: Mapping[str, object]) -> str:
-    """The failure of each address. Most failures name the address already. Equal failures are described once."""
+    """Return the failure of each address. Most failures name the address already. Equal failures are described once."""
     same: dict[str, list[str]] = {}
     for address, failure in failures.items():
         same.setdefault(str(failure).replace(address, "\0"), []).append(address)
@@ -412,7 +417,7 @@ def _described(failures: Mapping[str, object]) -> str:
 
 
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:
-    """One error for all addresses: UnsupportedVersion if all failed with it, otherwise ProtocolError."""
+    """Return one error for all addresses: UnsupportedVersion if all failed with it, otherwise ProtocolError."""
     errors = list(failures.values())
     text = _described(failures)
     kind = UnsupportedVersion if all(isinstance(error, UnsupportedVersion) for error in errors) else ProtocolError

@@ -181,7 +181,7 @@ class Buffer:
         return first
 
     def current_chunk(self) -> Chunk | None:
-        """The settled chunk with undelivered records, or None. Decodes nothing."""
+        """Return the settled chunk with undelivered records, or None. Decodes nothing."""
         if self.chunk is None:
             return None
         self.chunk.settle()
@@ -314,7 +314,7 @@ class Buffer:
 
 
 def _are_alike(first: RecordBatch, batch: RecordBatch) -> bool:
-    """Whether the records of both batches can be in one chunk, which has one leader epoch and timestamp type.
+    """Return whether the records of both batches can be in one chunk, which has one leader epoch and timestamp type.
 
     Compressed batches are not joined: their size does not say how much a chunk of them would take. Raises CorruptRecord
     for an unknown codec.

@@ -40,7 +40,7 @@ class AbortedTransactions:
         self._aborting: set[int] = set()
 
     def drops(self, batch: RecordBatch) -> bool:
-        """Whether the records of this transactional batch are hidden."""
+        """Return whether the records of this transactional batch are hidden."""
         self._begin_up_to(batch.last_offset)
         return batch.producer_id in self._aborting
 
@@ -129,7 +129,7 @@ class Chunk:
         return max(self.start, self.offsets[index - 1] + 1) if index else self.start
 
     def iterate(self) -> Iterator[Record]:
-        """The undelivered records, one by one; each counts as delivered when it is taken."""
+        """Return the undelivered records, one by one; each counts as delivered when it is taken."""
         return self.iterate_with(self.keys[self.index :], self.values[self.index :])
 
     def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
@@ -192,7 +192,7 @@ def decode(
     check_crc: bool,
     max_size: int,
 ) -> Iterator[Chunk]:
-    """The records of a batch from ``position`` on, decoded in chunks on demand; no chunk for a hidden batch.
+    """Yield the records of a batch from ``position`` on, decoded in chunks on demand; no chunk for a hidden batch.
 
     ``aborted`` is None when records of aborted transactions are wanted; control batches are always hidden. Raises
     CorruptRecord with the partition and the offset up to which records could be read.
@@ -214,7 +214,7 @@ def decode(
 
 
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
-    """Whether a batch is hidden: a marker, or part of an aborted transaction. Call it for the batches in order.
+    """Return whether a batch is hidden: a marker, or part of an aborted transaction. Call it for the batches in order.
 
     A repeated call for the same batch changes nothing.
     """
@@ -226,7 +226,7 @@ def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size:
 
 
 def corrupt(partition: TopicPartition, position: int, reason: str, batch: RecordBatch | None = None) -> CorruptRecord:
-    """The error for records at ``position`` that cannot be read, with the offset to seek to."""
+    """Return the error for records at ``position`` that cannot be read, with the offset to seek to."""
     hint, next_offset = "seek to a later offset to continue", None
     if batch is not None and batch.next_offset > position:
         next_offset = batch.next_offset
@@ -241,7 +241,7 @@ def corrupt(partition: TopicPartition, position: int, reason: str, batch: Record
 
 
 def _is_abort_marker(batch: RecordBatch, max_size: int) -> bool:
-    """Whether a control batch is an abort marker: the key of its only record is (int16 version, int16 type)."""
+    """Return whether a control batch is an abort marker: the key of its only record is (int16 version, int16 type)."""
     for columns in batch.chunks(max_size, max_records=1):
         key = columns.keys[0]
         if key is None or len(key) < 4:

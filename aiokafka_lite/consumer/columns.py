@@ -61,25 +61,25 @@ class Batch:
         )
 
     def key_buffer(self) -> BytesColumn:
-        """All keys in one buffer, with the offsets of the keys in it."""
+        """Return all keys in one buffer, with the offsets of the keys in it."""
         return bytes_column(self.keys)
 
     def value_buffer(self) -> BytesColumn:
-        """All values in one buffer, with the offsets of the values in it."""
+        """Return all values in one buffer, with the offsets of the values in it."""
         return bytes_column(self.values)
 
     def offsets_array(self) -> numpy.typing.NDArray[numpy.int64]:
-        """The offsets as a NumPy array."""
+        """Return the offsets as a NumPy array."""
         array: numpy.typing.NDArray[numpy.int64] = int64_array(self.offsets)
         return array
 
     def timestamps_array(self) -> numpy.typing.NDArray[numpy.int64]:
-        """The timestamps, in milliseconds, as a NumPy array."""
+        """Return the timestamps, in milliseconds, as a NumPy array."""
         array: numpy.typing.NDArray[numpy.int64] = int64_array(self.timestamps)
         return array
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
-        """An Arrow record batch with the columns, names and types of Spark's own Kafka source.
+        """Return an Arrow record batch with the columns, names and types of Spark's own Kafka source.
 
         key and value: binary; topic: string; partition: int32; offset: int64; timestamp: microseconds of UTC, null if
         there is none; timestampType: int32 (0 create time, 1 log append time, -1 none). ``headers=True`` adds a list of
@@ -113,7 +113,7 @@ def take(chunk: Chunk, max_records: int) -> Batch:
 
 
 def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
-    """The next records of a settled chunk, with these keys and values. This does not deliver them."""
+    """Return the next records of a settled chunk, with these keys and values. This does not deliver them."""
     some = slice(chunk.index, chunk.index + len(values))
     return map(
         make_record,
@@ -132,7 +132,7 @@ def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -
 
 
 def continues(batch: Batch, chunk: Chunk) -> bool:
-    """Whether a batch can be extended by ``chunk``: same partition, leader epoch and timestamp type."""
+    """Return whether a batch can be extended by ``chunk``: same partition, leader epoch and timestamp type."""
     return (
         batch.topic == chunk.topic
         and batch.partition == chunk.partition

@@ -195,7 +195,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are read completely or as a member; for a pattern, the topics that match now."""
+        """Return the topics that are read completely or as a member; for a pattern, the topics that match now."""
         self._service.check_process()
         return self._core.topics
 
@@ -220,7 +220,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     # Topics.
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
-        """The partitions of a topic, with leaders and replicas, assigned or not.
+        """Return the partitions of a topic, with leaders and replicas, assigned or not.
 
         Raises UnknownTopic if the topic does not appear within ``timeout`` seconds (``api_timeout`` by default),
         InvalidTopic, AuthorizationError, KafkaTimeout.
@@ -230,14 +230,14 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         return found.partitions
 
     async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
-        """The names of all topics that this user may see, without internal ones.
+        """Return the names of all topics that this user may see, without internal ones.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
         self._service.check()
         sending = self._core.client.send(MetadataRequest(topics=None), timeout=self._positions.limit(timeout))
         response = await self._service.while_running(sending)
-        return frozenset(each.name for each in response.topics if each.name is not None and not each.is_internal)
+        return frozenset(topic.name for topic in response.topics if topic.name is not None and not topic.is_internal)
 
     # Positions.
 
@@ -275,7 +275,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         await self._positions.seek_to_committed(partitions, timeout)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """The offset of the next record to return, waiting until it is known.
+        """Return the offset of the next record to return, waiting until it is known.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or the error that keeps the position
         from being known; IllegalStateError if the partition is not assigned.
@@ -285,7 +285,8 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets between the position and the end that the isolation level shows, for these partitions or all.
+        """Return the offsets between the position and the end that the isolation level shows, for these partitions or
+        all.
 
         For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
         paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
@@ -295,19 +296,19 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         return await self._positions.lag(partitions, timeout)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The offset after the last replicated record, as of the last fetch; None before the first one."""
+        """Return the offset after the last replicated record, as of the last fetch; None before the first one."""
         return self._positions.high_watermark(partition)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, assigned or not. Raises UnknownTopic, KafkaTimeout."""
+        """Return the first offset of each partition, assigned or not. Raises UnknownTopic, KafkaTimeout."""
         return await self._positions.edges(partitions, EARLIEST, timeout)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition that the isolation level shows.
+        """Return the offset after the last record of each partition that the isolation level shows.
 
         Raises UnknownTopic, KafkaTimeout.
         """
@@ -316,7 +317,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None if all records are older.
+        """Return the first record of each partition at or after a time in milliseconds; None if all records are older.
 
         Raises UnknownTopic, KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
@@ -368,7 +369,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offsets; None for a partition without one.
+        """Return the group's committed offsets; None for a partition without one.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
         """

@@ -136,14 +136,14 @@ class ConsumerCore(ReadingCore):
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
     def reading(self, iteration: object = None) -> AbstractContextManager[None]:
-        """A context for one read, while it waits. ``iteration`` is the iterator that reads, if any.
+        """Return a context for one read, while it waits. ``iteration`` is the iterator that reads, if any.
 
         Raises IllegalStateError for a consumer of a group that another task reads.
         """
         return nullcontext() if self.group is None else self.group.tracker.reading(iteration)
 
     def partition_reader(self, partition: TopicPartition) -> ClaimReader:
-        """The reader of this partition alone; the consumer's own reads leave the partition out from now on."""
+        """Return the reader of this partition alone; the consumer's own reads leave the partition out from now on."""
         self.check_usable()
         if self.coordinator is not None:
             raise IllegalStateError("partition() is not for members of a group; use the claims of a ConsumerGroup")

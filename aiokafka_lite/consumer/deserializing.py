@@ -48,7 +48,8 @@ class Source(Protocol):
     """The source of the records: a ``Reader``, or a ``ClaimReader``."""
 
     def peek(self) -> tuple[AssignedPartition, Chunk] | None:
-        """The next records and their partition, without taking them; None if there are none. Raises KafkaError."""
+        """Return the next records and their partition, without taking them; None if there are none. Raises
+        KafkaError."""
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         """Iterate over the next records of the peeked chunk, with these keys and values."""
@@ -123,7 +124,8 @@ class Deserializing:
     async def _read(
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
-        """The next records, how many of the chunk's records they used, and the error that ended the call early."""
+        """Return the next records, how many of the chunk's records they used, and the error that ended the call
+        early."""
         if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:
@@ -148,7 +150,8 @@ class Deserializing:
         return records, used, None
 
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:
-        """The next keys and values by deserializers that are not async, up to the first key or value that they refuse.
+        """Return the next keys and values by deserializers that are not async, up to the first key or value that they
+        refuse.
 
         Whole columns are deserialized at once: a call and an exception handler for each record took twice as long as
         parsing small JSON.
@@ -167,7 +170,7 @@ class Deserializing:
         column: Sequence[bytes | None],
         headers: Sequence[tuple[Header, ...]],
     ) -> Sequence[object]:
-        """The deserialized values of a column, up to the first value that is refused or must be awaited."""
+        """Return the deserialized values of a column, up to the first value that is refused or must be awaited."""
         if deserializer is None:
             return column
         made: list[object] = []

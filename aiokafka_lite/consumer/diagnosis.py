@@ -67,7 +67,7 @@ class ConsumerDiagnosis(Diagnosis):
 
 
 def group_report(coordinator: Coordinator | None) -> GroupReport | None:
-    """The membership; None without one."""
+    """Return the membership; None without one."""
     if coordinator is None:
         return None
     member = coordinator.member
@@ -90,11 +90,11 @@ def partition_reports(
     partitions: Iterable[AssignedPartition], isolation: IsolationLevel
 ) -> tuple[PartitionReport, ...]:
     """Reports of the first partitions. Asks no broker."""
-    return tuple(_partition(each, isolation) for each in list(partitions)[:MOST_SHOWN])
+    return tuple(_partition(partition, isolation) for partition in list(partitions)[:MOST_SHOWN])
 
 
 def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
-    """The lag, by the end in the last answer; None if there was no answer."""
+    """Return the lag, by the end in the last answer; None if there was no answer."""
     end, offset = assigned.known_end(isolation), assigned.offset
     return None if end is None or offset is None else max(0, end - offset)
 
@@ -123,9 +123,9 @@ def diagnose(
     options: ReadingOptions,
     coordinator: Coordinator | None,
 ) -> ConsumerDiagnosis:
-    """The diagnosis of a consumer or of a running ``ConsumerGroup``."""
+    """Return the diagnosis of a consumer or of a running ``ConsumerGroup``."""
     partitions, isolation = list(subscription), options.consumer.isolation
-    known = [lag for each in partitions if (lag := lag_of(each, isolation)) is not None]
+    known = [lag for partition in partitions if (lag := lag_of(partition, isolation)) is not None]
     configs = (options.consumer,) if options.group is None else (options.consumer, options.group)
     return ConsumerDiagnosis(
         **common(service, client, *configs),  # type: ignore[arg-type]

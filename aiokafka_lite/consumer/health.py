@@ -21,7 +21,7 @@ def consumer_health(
     max_poll_ago: float,
     late_program: str | None = None,
 ) -> Health:
-    """The health at this moment. ``member`` is None for a consumer that is not a member of a group.
+    """Return the health at this moment. ``member`` is None for a consumer that is not a member of a group.
 
     ``late_program`` is the text for a program that has not asked for records for too long.
     """

@@ -45,8 +45,8 @@ class ConsumerInterceptors:
             raise ConfigurationError(must_be("interceptors", "a list of interceptors", interceptors))
         self._interceptors = tuple(interceptors)
         self._errors = CallbackErrors()
-        for each in self._interceptors:
-            check_methods("interceptor", each, "on_consume", "on_commit")
+        for interceptor in self._interceptors:
+            check_methods("interceptor", interceptor, "on_consume", "on_commit")
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -73,8 +73,8 @@ class ConsumerInterceptors:
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Notify all interceptors of committed offsets."""
-        for each in self._interceptors:
+        for interceptor in self._interceptors:
             try:
-                in_copy(each.on_commit, offsets)
+                in_copy(interceptor.on_commit, offsets)
             except RAISED as error:
-                self._errors.log(f"{type(each).__name__}.on_commit", error)
+                self._errors.log(f"{type(interceptor).__name__}.on_commit", error)

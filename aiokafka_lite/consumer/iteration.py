@@ -83,7 +83,9 @@ class _NextBatch:
         self._timeout = timeout
 
     async def take(self, take: Callable[[Reader], T | None]) -> T:
-        """The next batch, in the form that ``take`` makes. Raises StopAsyncIteration when the consumer is closed."""
+        """Return the next batch, in the form that ``take`` makes. Raises StopAsyncIteration when the consumer is
+        closed.
+        """
         core, reader = self._core, self._core.reader
         with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
@@ -270,7 +272,7 @@ async def _poll(
 
 
 def _intercepted(core: ConsumerCore, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-    """The records of a read, passed through the interceptors if there are any."""
+    """Return the records of a read, passed through the interceptors if there are any."""
     interceptors = core.options.interceptors
     return records if interceptors is None else interceptors.on_consume(records)
 
@@ -303,7 +305,7 @@ async def _poll_deserialized(
 
 
 async def _may_read(core: ConsumerCore) -> bool:
-    """Whether an iteration continues. False once the consumer is closed; raises its failure."""
+    """Return whether an iteration continues. False once the consumer is closed; raises its failure."""
     while True:
         if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
             return False

@@ -21,7 +21,7 @@ class MemberCalls:
     _core: ConsumerCore
 
     def group_metadata(self) -> GroupMetadata:
-        """The member's identity, for commits in a transaction. Read it when ``poll`` has returned the records.
+        """Return the member's identity, for commits in a transaction. Read it when ``poll`` has returned the records.
 
         The coordinator refuses an identity that is older than the last rebalance. Raises IllegalStateError without a
         ``group_id``, and while the consumer is not a member: before its first assignment, and after it has lost its
@@ -57,7 +57,7 @@ class MemberCalls:
 
 
 def checked_listener(listener: object) -> RebalanceListener:
-    """The listener. Raises ConfigurationError for another object."""
+    """Return the listener. Raises ConfigurationError for another object."""
     if not isinstance(listener, RebalanceListener):
         raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
     return listener

@@ -111,7 +111,7 @@ def consumer_metrics(
     fetches: FetchCounters,
     group: GroupMetrics | None,
 ) -> ConsumerMetrics:
-    """The current metrics."""
+    """Return the current metrics."""
     partitions = {each.partition: _partition(each, subscription, isolation) for each in subscription}
     every = partitions.values()
     removed = [counts for each, counts in subscription.earlier_assignments.items() if each not in partitions]
@@ -133,7 +133,7 @@ def consumer_metrics(
 def group_metrics(
     group_id: str, offsets: Offsets, coordinator: Coordinator | None, last_poll_ago: float
 ) -> GroupMetrics:
-    """The metrics of a group at this moment."""
+    """Return the metrics of a group at this moment."""
     member = None
     if coordinator is not None:
         member = MemberMetrics(
@@ -148,7 +148,7 @@ def group_metrics(
 
 
 def request_metrics(counters: RequestCounters) -> RequestMetrics:
-    """The metrics of one kind of work at this moment."""
+    """Return the metrics of one kind of work at this moment."""
     at = counters.last_success_at
     return RequestMetrics(
         latency=counters.latencies.snapshot(),

@@ -20,11 +20,11 @@ class ObservationCalls:
     _core: ConsumerCore
 
     def metrics(self) -> ConsumerMetrics:
-        """A snapshot of counters and gauges. It takes some microseconds, and some more for each partition."""
+        """Return a snapshot of counters and gauges. It takes some microseconds, and some more for each partition."""
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
-        """Whether the consumer works, for liveness and readiness probes.
+        """Return whether the consumer works, for liveness and readiness probes.
 
         It is not live after a failure and after ``close``. A member is also not live if its program has not asked for
         records for more than ``max_poll_ago`` seconds (``max_poll_interval`` by default). The consumer is not ready
@@ -42,7 +42,8 @@ class ObservationCalls:
         return self._core.traffic()
 
     def diagnose(self) -> ConsumerDiagnosis:
-        """The state of the consumer, its membership, its connections and its event loop, to print into a bug report.
+        """Return the state of the consumer, its membership, its connections and its event loop, to print into a bug
+        report.
 
         The lag is known from the last answers of brokers.
         """

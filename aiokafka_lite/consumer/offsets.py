@@ -71,7 +71,8 @@ def in_parts(wanted: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartiti
 def lookup_request(
     view: ClusterView, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> ListOffsetsRequest:
-    """One request for partitions of one leader; the values are timestamps in milliseconds, or LATEST, EARLIEST."""
+    """Return one request for partitions of one leader; the values are timestamps in milliseconds, or LATEST,
+    EARLIEST."""
     topics: dict[str, list[ListOffsetsRequestPartition]] = {}
     for partition, timestamp in wanted.items():
         known = view.partition(partition)
@@ -91,7 +92,7 @@ def lookup_request(
 
 
 def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
-    """The answer by partition, for those in ``wanted``.
+    """Return the answer by partition, for those in ``wanted``.
 
     If the answer omits a partition, the broker does not know the partition. Each log has a first and a last offset. If
     one of these was requested and the answer has none, the offset is not available yet.
@@ -119,7 +120,7 @@ def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsRespo
 
 
 def is_confirmed(view: ClusterView, lacking_since: float) -> bool:
-    """Whether newer metadata proves that a partition, missing since ``lacking_since``, does not exist."""
+    """Return whether newer metadata proves that a partition, missing since ``lacking_since``, does not exist."""
     return view.updated_at is not None and view.updated_at >= lacking_since + NEW_PARTITION_TIMEOUT
 
 
@@ -206,7 +207,9 @@ class _Lookup:
         return by_node
 
     def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
-        """The error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata confirms this."""
+        """Return the error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata confirms
+        this.
+        """
         why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()

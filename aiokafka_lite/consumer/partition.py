@@ -120,7 +120,8 @@ class AssignedPartition:
         )
 
     def known_end(self, isolation: IsolationLevel) -> int | None:
-        """The end that ``isolation`` shows, by the last fetch; None unless the partition is being fetched now."""
+        """Return the end that ``isolation`` shows, by the last fetch; None unless the partition is being fetched
+        now."""
         if not self.position.is_known or self.position.is_paused or self.failure is not None:
             return None
         return self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark
@@ -170,7 +171,7 @@ class AssignedPartition:
         self.replan()
 
     def next_chunk(self, *, check_crc: bool, max_size: int, same_batch: bool = False) -> Chunk | None:
-        """The records to deliver next, or None. Raises the failure, once, if it comes next.
+        """Return the records to deliver next, or None. Raises the failure, once, if it comes next.
 
         ``same_batch``: only the remaining records of an unpacked batch.
         """
@@ -194,7 +195,7 @@ class AssignedPartition:
         return chunk
 
     def next_packed(self, max_records: int, max_bytes: int, *, check_crc: bool, max_size: int) -> list[PackedBatch]:
-        """The batches to deliver next, in packed form. Raises the failure, once, if it comes next."""
+        """Return the batches to deliver next, in packed form. Raises the failure, once, if it comes next."""
         try:
             taken = self.buffer.next_packed(max_records, max_bytes, check_crc=check_crc, max_size=max_size)
         except KafkaError:

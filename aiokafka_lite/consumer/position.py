@@ -32,7 +32,7 @@ class Reset(Enum):
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> Reset:
-        """The policy of ``auto_offset_reset``."""
+        """Return the policy of ``auto_offset_reset``."""
         return cls.BY_DURATION if config.reset_duration is not None else cls(config.auto_offset_reset)
 
 

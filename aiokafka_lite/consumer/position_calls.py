@@ -30,15 +30,15 @@ class PositionCalls:
         self._subscription = core.subscription
 
     def limit(self, timeout: float | None) -> float:
-        """The seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
+        """Return the seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
         check_timeout(timeout)
         return self._core.options.client.api_timeout if timeout is None else timeout
 
     def select(self, partitions: Partitions) -> list[AssignedPartition]:
-        """The assigned partitions. Raises IllegalStateError for a partition that is not assigned."""
+        """Return the assigned partitions. Raises IllegalStateError for a partition that is not assigned."""
         if partitions is None:
             return list(self._subscription)
-        return [self._subscription[each] for each in checked_partitions(partitions)]
+        return [self._subscription[checked_partition] for checked_partition in checked_partitions(partitions)]
 
     def _select_some(self, partitions: Partitions) -> list[AssignedPartition]:
         """Select like ``select``. Raises IllegalStateError before the first assignment, when it has no effect."""
@@ -149,7 +149,7 @@ class PositionCalls:
     async def edges(
         self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        """The first or last offset of each partition: ``which`` is EARLIEST or LATEST."""
+        """Return the first or last offset of each partition: ``which`` is EARLIEST or LATEST."""
         found = await self.look_up(dict.fromkeys(checked_partitions(partitions), which), timeout)
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 

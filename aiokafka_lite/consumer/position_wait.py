@@ -31,7 +31,7 @@ class PositionWait:
         self._changed.set()
 
     async def until_known(self, partitions: Iterable[TopicPartition], limit: float) -> dict[TopicPartition, int]:
-        """The positions of all these partitions, within ``limit`` seconds in all.
+        """Return the positions of all these partitions, within ``limit`` seconds in all.
 
         Raises KafkaTimeout, the failure of a partition, IllegalStateError for a partition that is not assigned.
         """
@@ -63,7 +63,9 @@ class PositionWait:
                 while open_partitions := [each for each in self._subscription.select(partitions) if _is_open(each)]:
                     await self._until_changed()
         except KafkaTimeout as error:
-            if any(self._client.view.leader_of(each.partition) is not None for each in open_partitions):
+            if any(
+                self._client.view.leader_of(open_partition.partition) is not None for open_partition in open_partitions
+            ):
                 raise
             _warn(error)
 
@@ -88,7 +90,7 @@ def _warn(error: KafkaTimeout) -> None:
 
 
 def _is_open(assigned: AssignedPartition) -> bool:
-    """Whether the position is unknown and depends on the time of its lookup."""
+    """Return whether the position is unknown and depends on the time of its lookup."""
     position = assigned.position
     # A new partition is waited for as well, because the group commits where its reading begins.
     depends_on_time = assigned.is_new or position.reset in (Reset.LATEST, Reset.BY_DURATION)

@@ -302,7 +302,7 @@ class Reader:
         return made
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
-        """The next records and their partition, without taking them. None if there are none.
+        """Return the next records and their partition, without taking them. None if there are none.
 
         Raises the errors of ``take``.
         """
@@ -333,7 +333,7 @@ class Reader:
         self._back_off(assigned)
 
     def is_full(self, max_records: int) -> bool:
-        """Whether a batch of ``max_records`` is buffered, or as much of a partition as is fetched ahead."""
+        """Return whether a batch of ``max_records`` is buffered, or as much of a partition as is fetched ahead."""
         # ``available`` does not include the progress of an iteration before it is settled.
         self.settle()
         if self._error is not None or any(map(self._is_ongoing, self._refusals)):
@@ -367,7 +367,7 @@ class Reader:
             return None
 
     def _next(self, only: Only = None, *, is_first: bool = True) -> Chunk | None:
-        """The next chunk of the partition whose turn it is, settled and not empty; None if nothing is buffered.
+        """Return the next chunk of the partition whose turn it is, settled and not empty; None if nothing is buffered.
 
         Raises the partition's error. The partition then goes behind the others and backs off. Raises a refusal if
         nothing is buffered and ``is_first``: the read has no records yet.
@@ -413,7 +413,7 @@ class Reader:
 
 
 def _headers_of(chunk: Chunk, count: int) -> int:
-    """The approximate number of headers of ``count`` records of a chunk.
+    """Return the approximate number of headers of ``count`` records of a chunk.
 
     A read of one record must not count the headers of all records.
     """

@@ -69,8 +69,10 @@ class ReadingCore(SubscriptionObserver):
         self.client.add_topics(self.subscription.topics.union(topics))
         for name in topics:
             topic = await self.client.topic(name, timeout=self.options.client.api_timeout)
-            partitions = (TopicPartition(name, each.partition) for each in topic.partitions)
-            self.subscription.extend([each for each in partitions if each not in self.subscription.partitions])
+            partitions = (TopicPartition(name, partition.partition) for partition in topic.partitions)
+            self.subscription.extend(
+                [partition for partition in partitions if partition not in self.subscription.partitions]
+            )
         self.client.on_view_change(self._view_changed)
         self.client.standstill.watch(lambda: repr(self.service), self._checks())
         self._is_fetching = True
@@ -124,7 +126,8 @@ class ReadingCore(SubscriptionObserver):
         return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
 
     def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
-        """The health of the consumer. Without ``max_poll_ago``, ``max_poll_interval`` of the group is the limit."""
+        """Return the health of the consumer. Without ``max_poll_ago``, ``max_poll_interval`` of the group is the
+        limit."""
         from .health import consumer_health
 
         self.service.check_process()
@@ -161,7 +164,7 @@ class ReadingCore(SubscriptionObserver):
         return consumer_metrics(self.client, self.subscription, isolation, fetches, self._group_metrics())
 
     def _group_metrics(self) -> GroupMetrics | None:
-        """The metrics of the group; None without a group."""
+        """Return the metrics of the group; None without a group."""
         return None
 
     def _view_changed(self, view: ClusterView) -> None:

@@ -170,16 +170,17 @@ def _configs(
 def sorted_settings(
     settings: Mapping[str, object], *kinds: type[Any], also: Iterable[str] = ()
 ) -> list[dict[str, object]]:
-    """The settings that are fields of each of these dataclasses. Raises ConfigurationError for any other setting.
+    """Return the settings that are fields of each of these dataclasses. Raises ConfigurationError for any other
+    setting.
 
     ``also``: names that are not fields, and that the error may suggest.
     """
     given = dict(settings)
-    found = [{each.name: given.pop(each.name) for each in fields(kind) if each.name in given} for kind in kinds]
+    found = [{field.name: given.pop(field.name) for field in fields(kind) if field.name in given} for kind in kinds]
     if given:
         from ..settings.names import unknown_setting  # imported here, because most programs have no wrong name
 
-        raise unknown_setting(next(iter(given)), {*also, *(each.name for kind in kinds for each in fields(kind))})
+        raise unknown_setting(next(iter(given)), {*also, *(field.name for kind in kinds for field in fields(kind))})
     return found
 
 
@@ -196,7 +197,8 @@ def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_by
 def strategies_of(
     group: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None
 ) -> Sequence[AssignmentStrategy | str]:
-    """The strategies of a member, or the default ones for None. Raises ConfigurationError if the brokers assign."""
+    """Return the strategies of a member, or the default ones for None. Raises ConfigurationError if the brokers
+    assign."""
     if strategies is None:
         return default_strategies()
     if group.group_protocol == "consumer":
@@ -208,7 +210,8 @@ def strategies_of(
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """The defaults of Java's client: range, and cooperative-sticky, so that a running group can move to the second.
+    """Return the defaults of Java's client: range, and cooperative-sticky, so that a running group can move to the
+    second.
 
     Then roundrobin, the only default of aiokafka, so that a group of aiokafka can be moved member by member. Other
     groups are not affected: the coordinator chooses the strategy that most members prefer, among those that all members

@@ -96,7 +96,7 @@ class Subscription:
         return f"<Subscription partitions={len(self.partitions)} ready={len(self.ready)}>"
 
     def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
-        """The state of an assigned partition. Raises IllegalStateError for any other partition."""
+        """Return the state of an assigned partition. Raises IllegalStateError for any other partition."""
         try:
             return self.partitions[partition]
         except KeyError:
@@ -118,12 +118,12 @@ class Subscription:
         )
 
     def holds(self, assigned: AssignedPartition) -> bool:
-        """Whether this very object is still part of the assignment."""
+        """Return whether this very object is still part of the assignment."""
         return self.partitions.get(assigned.partition) is assigned
 
     def select(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """The given partitions that are assigned."""
-        return [self.partitions[each] for each in partitions if each in self.partitions]
+        """Return the given partitions that are assigned."""
+        return [self.partitions[partition] for partition in partitions if partition in self.partitions]
 
     # Changes.
 
@@ -150,7 +150,7 @@ class Subscription:
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions from the assignment."""
         removed = set(partitions)
-        self.assign([each for each in self.partitions if each not in removed])
+        self.assign([partition for partition in self.partitions if partition not in removed])
 
     def extend(
         self,
@@ -205,7 +205,7 @@ class Subscription:
     ) -> None:
         """Apply a change to each partition that is still assigned. ``moves``: the change sets the position."""
         # Callers may have waited since they took the objects (rule 4).
-        held = [each for each in partitions if self.holds(each)]
+        held = [partition for partition in partitions if self.holds(partition)]
         self._observer.settle()
         if moves:
             self._observer.on_moved([each.partition for each in held])

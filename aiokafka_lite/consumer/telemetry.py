@@ -13,7 +13,7 @@ _GROUP = f"{PREFIX}consumer.coordinator."
 
 
 def consumer_report(metrics: ConsumerMetrics) -> Report:
-    """The current metrics."""
+    """Return the current metrics."""
     group = metrics.group
     return Report(
         [

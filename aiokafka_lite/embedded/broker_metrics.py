@@ -57,10 +57,12 @@ class ClusterMetrics(Snapshot):
 
 
 def cluster_metrics(nodes: Iterable[BrokerNode]) -> ClusterMetrics:
-    """The current metrics."""
+    """Return the current metrics."""
     brokers = {node.node_id: _of_broker(node) for node in nodes}
     names = sorted({name for broker in brokers.values() for name in broker.topics})
-    topics = {name: _sum([each.topics[name] for each in brokers.values() if name in each.topics]) for name in names}
+    topics = {
+        name: _sum([broker.topics[name] for broker in brokers.values() if name in broker.topics]) for name in names
+    }
     return ClusterMetrics(brokers=brokers, topics=topics)
 
 
@@ -83,4 +85,6 @@ def _of_broker(node: BrokerNode) -> BrokerMetrics:
 
 def _sum(counted: Iterable[TopicCounters | TopicMetrics]) -> TopicMetrics:
     every = list(counted)
-    return TopicMetrics(**{each.name: sum(getattr(one, each.name) for one in every) for each in fields(TopicMetrics)})
+    return TopicMetrics(
+        **{field.name: sum(getattr(one, field.name) for one in every) for field in fields(TopicMetrics)}
+    )

@@ -68,7 +68,7 @@ class _Instance:
     is_over: bool = False
 
     def is_too_early(self, last: float, now: float) -> bool:
-        """Whether less than the interval has passed since ``last``."""
+        """Return whether less than the interval has passed since ``last``."""
         return now - last < self.subscription.interval_ms / 1000
 
 
@@ -87,7 +87,8 @@ class ClientTelemetry:
         self._instances: dict[bytes, _Instance] = {}
 
     def subscribe(self, instance_id: bytes, client: Mapping[str, str]) -> tuple[Subscription, ErrorCode]:
-        """The subscription of a client with these properties, and the error if the client asks again too early."""
+        """Return the subscription of a client with these properties, and the error if the client asks again too
+        early."""
         subscription = self._subscription(client)
         known, now = self._instances.get(instance_id), self._clock()
         if known is not None and known.subscription == subscription and known.is_too_early(known.asked_at, now):
@@ -139,7 +140,7 @@ class ClientTelemetry:
 
 
 def _matches(patterns: str, client: Mapping[str, str]) -> bool:
-    """Whether every pattern, ``property=expression``, matches the client's property as a whole."""
+    """Return whether every pattern, ``property=expression``, matches the client's property as a whole."""
     for pattern in filter(None, patterns.split(",")):
         name, _, expression = (part.strip() for part in pattern.partition("="))
         compiled = _compiled(expression)
@@ -153,7 +154,9 @@ def _matches(patterns: str, client: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _compiled(expression: str) -> TopicPattern | None:
-    """The pattern; None if it is not valid. AlterConfigs refuses such a pattern, but an older version accepted it."""
+    """Return the pattern; None if it is not valid. AlterConfigs refuses such a pattern, but an older version accepted
+    it.
+    """
     try:
         return topic_pattern(expression)
     except InvalidPattern as error:

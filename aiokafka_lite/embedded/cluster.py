@@ -192,7 +192,7 @@ class EmbeddedCluster(Component):
     def client_settings(
         self, user: str | None = None, *, protocol: str | None = None, mechanism: str | None = None
     ) -> dict[str, Any]:
-        """The arguments with which a client of this package connects: ``Producer(**cluster.client_settings())``.
+        """Return the arguments with which a client of this package connects: ``Producer(**cluster.client_settings())``.
 
         The defaults are the first user, the first listener and its first mechanism. Raises ConfigurationError for a
         user, listener or mechanism that the cluster does not have.
@@ -275,12 +275,12 @@ class EmbeddedCluster(Component):
         self.controller.delete_topic(name)
 
     def state_of(self, topic: str, partition: int) -> PartitionState:
-        """The leader, the replicas and the in-sync set of a partition. Raises ``Refused``."""
+        """Return the leader, the replicas and the in-sync set of a partition. Raises ``Refused``."""
         self._service.check_process()
         return self.controller.state_of((topic, partition))
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The node id of the leader; -1 if the partition has none. Raises ``Refused``."""
+        """Return the node id of the leader; -1 if the partition has none. Raises ``Refused``."""
         return self.state_of(topic, partition).leader
 
     async def produce(
@@ -311,7 +311,8 @@ class EmbeddedCluster(Component):
         return await direct.produce(leader, topic, partition, value_bytes, key_bytes, header_list)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
-        """The committed records of a topic, or of one partition, in order of partitions and offsets, without a client.
+        """Return the committed records of a topic, or of one partition, in order of partitions and offsets, without a
+        client.
 
         Records of open and aborted transactions are left out. Raises ``Refused`` if the topic or the partition does
         not exist, or if a partition has no leader.
@@ -319,7 +320,7 @@ class EmbeddedCluster(Component):
         if partition is not None:
             whole("partition", partition)
         numbers = range(len(self.controller.require(topic).partitions)) if partition is None else [partition]
-        replicas = [self._leader(topic, each).replica_manager.require((topic, each)) for each in numbers]
+        replicas = [self._leader(topic, number).replica_manager.require((topic, number)) for number in numbers]
         return [record for replica in replicas for record in direct.records_of(replica)]
 
     async def wait_for_records(

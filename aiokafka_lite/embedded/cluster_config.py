@@ -81,7 +81,9 @@ class ClusterConfig:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
 
     def limited(self, versions: VersionRanges) -> dict[int, tuple[int, int]]:
-        """The versions of APIs that brokers offer: with the limits given here, and telemetry only with a receiver."""
+        """Return the versions of APIs that brokers offer: with the limits given here, and telemetry only with a
+        receiver.
+        """
         offered = {**versions, **in_common(self.versions or {}, versions)}
         if self.receive_client_metrics is None:
             for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest):
@@ -107,7 +109,7 @@ def broker_settings(
     auto_create_topics: bool | None,
     default_partitions: int | None,
 ) -> ClusterSettings:
-    """The static settings of all brokers.
+    """Return the static settings of all brokers.
 
     Raises ConfigurationError for a wrong setting, or if an argument and ``configs`` give a setting two values.
     """
@@ -145,7 +147,7 @@ def broker_settings(
 
 
 def ports_of(brokers: int, listeners: int, ports: int | Sequence[int] | None, *, tcp: bool) -> list[list[int]]:
-    """The ports of each broker, one for each listener; 0 lets the system choose. Raises ConfigurationError."""
+    """Return the ports of each broker, one for each listener; 0 lets the system choose. Raises ConfigurationError."""
     count = brokers * listeners
     if ports is None:
         ports = [0 if tcp else FIRST_MEMORY_PORT + index for index in range(count)]

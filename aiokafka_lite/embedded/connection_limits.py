@@ -52,7 +52,8 @@ class ConnectionLimits:
         self._turns.clear()
 
     def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
-        """Whether one more connection is allowed. If necessary, closes a connection that has never sent a request.
+        """Return whether one more connection is allowed. If necessary, closes a connection that has never sent a
+        request.
 
         Otherwise, a client that opens all connections and sends nothing would shut out all others. The closed
         connection must count for each limit that is reached. Connections that wait for their turn count; refused
@@ -61,7 +62,7 @@ class ConnectionLimits:
         rivals = self._rivals(connections, listener, address)
         if rivals is None:
             return True
-        silent = [(since, each) for each in rivals if (since := each.silent_since) is not None]
+        silent = [(since, rival) for rival in rivals if (since := rival.silent_since) is not None]
         since, longest = min(silent, key=lambda each: each[0], default=(math.inf, None))
         if longest is None or since > self._clock() - LONGEST_SILENCE:
             return False
@@ -75,15 +76,17 @@ class ConnectionLimits:
         for most, counts in self._limits(listener, address):
             if len(connections) < most:
                 continue
-            counted = [each for each in connections if not each.is_refused and counts(each)]
+            counted = [connection for connection in connections if not connection.is_refused and counts(connection)]
             if len(counted) > most:
                 return []  # one connection fewer is still too many
             if len(counted) == most:
-                rivals = counted if rivals is None else [each for each in rivals if counts(each)]
+                rivals = counted if rivals is None else [rival for rival in rivals if counts(rival)]
         return rivals
 
     def _limits(self, listener: str, address: str) -> Iterator[tuple[int, Callable[[Connected], bool]]]:
-        """The limits for a new connection. Each has a function that returns whether a connection counts towards it."""
+        """Yield the limits for a new connection. Each has a function that returns whether a connection counts towards
+        it.
+        """
         settings = self._settings
         most = settings.number(MOST_OF_ADDRESS)
         for override in filter(None, settings.value(OVERRIDES).split(",")):

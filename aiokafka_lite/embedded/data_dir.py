@@ -46,7 +46,7 @@ class Section(Protocol):
     """A part of the cluster's metadata, with a file of its own."""
 
     def saved(self) -> Any:
-        """The state as a value that JSON can represent."""
+        """Return the state as a value that JSON can represent."""
 
     def restore(self, state: Any) -> None:
         """Begin with the state of an earlier run, or go back to an earlier state. Raises ConfigurationError."""
@@ -329,7 +329,7 @@ class DataDir(InMemory):
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the change cannot be saved: {error}") from error
 
     def log_files(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
-        """The directory of a replica."""
+        """Return the directory of a replica."""
         return self._loaded.pop((node_id, key), None) or self._directory(node_id, key, topic_id)
 
     def _directory(self, node_id: int, key: PartitionKey, topic_id: bytes) -> LogFiles:
@@ -477,7 +477,7 @@ class DataDir(InMemory):
 
 
 def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:
-    """The directory at ``path``, or memory if it is None. ``new_id`` is the id of a new cluster.
+    """Return the directory at ``path``, or memory if it is None. ``new_id`` is the id of a new cluster.
 
     Raises ConfigurationError.
     """
@@ -489,7 +489,8 @@ def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[in
 
 
 def _topic(described: dict[str, Any], controller: Controller, start: int) -> Topic:
-    """The topic as it was, with the same leaders in new epochs. Another in-sync replica may have fewer records."""
+    """Return the topic as it was, with the same leaders in new epochs. Another in-sync replica may have fewer
+    records."""
     # The epochs of earlier starts are not written to the file unless something else of the topic changed.
     starts = max(1, start - described["start"])
     states = tuple(

@@ -35,12 +35,14 @@ async def produce(
 
 
 def partition_for(key: bytes | None, count: int) -> int:
-    """The partition that Kafka's clients choose for a key; 0 without a key."""
+    """Return the partition that Kafka's clients choose for a key; 0 without a key."""
     return 0 if key is None else partition_for_key(key, count)
 
 
 def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
-    """The committed records of a leader's log: below the last stable offset, without aborted and control records."""
+    """Return the committed records of a leader's log: below the last stable offset, without aborted and control
+    records.
+    """
     found: list[Record[bytes, bytes]] = []
     topic, number = partition.key
     end = partition.last_stable_offset
@@ -61,7 +63,8 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
 
 
 def headers_of(given: object) -> tuple[Header, ...]:
-    """The headers of a mapping, in its order. Raises TypeError for another type, and for a value that is a str."""
+    """Return the headers of a mapping, in its order. Raises TypeError for another type, and for a value that is a
+    str."""
     headers = mapping("headers", {} if given is None else given, "names")
     for name, value in headers.items():
         text("the name of a header", name)
@@ -71,7 +74,7 @@ def headers_of(given: object) -> tuple[Header, ...]:
 
 
 def encoded(name: str, given: object) -> bytes | None:
-    """The bytes of a key or a value. Raises TypeError for other types than bytes, str and None."""
+    """Return the bytes of a key or a value. Raises TypeError for other types than bytes, str and None."""
     if given is None or isinstance(given, bytes):
         return given
     if isinstance(given, str):

@@ -47,7 +47,7 @@ LONGEST_MESSAGE = 1_000
 
 
 def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response | None:
-    """The response in which all of ``request`` failed with ``code``.
+    """Return the response in which all of ``request`` failed with ``code``.
 
     None for a produce request with acks=0. It has no response: only a closed connection reports the error.
     """
@@ -75,7 +75,7 @@ def shorten_messages(part: Any) -> None:
 
 
 def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
-    """The struct ``answer`` to the struct ``request``, which is a bare name or number in some arrays."""
+    """Return the struct ``answer`` to the struct ``request``, which is a bare name or number in some arrays."""
     specs: dict[str, Spec] = answer.specs
     has_code = _has_code(specs, version)
     repeats = not has_code or answer in _WITH_TOPICS
@@ -89,7 +89,7 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
             # All other arrays stay empty (rule 1): arrays below a code, and arrays without codes, such as brokers.
             is_repeated = name in _IDENTITY or (repeats and _holds_code(spec, version))
             elements = _repeated(request, name, version) if is_repeated else ()
-            values[name] = [_failed(spec.item, each, code, version) for each in elements]
+            values[name] = [_failed(spec.item, element, code, version) for element in elements]
         else:
             copied = _copied(name, spec, request, version)
             values[name] = _absent(name, spec, version) if copied is None else copied
@@ -97,12 +97,12 @@ def _failed(answer: type[Any], request: Any, code: int, version: int) -> Any:
 
 
 def _has_code(specs: Mapping[str, Spec], version: int) -> bool:
-    """Whether a struct with these fields has an error code in this version."""
+    """Return whether a struct with these fields has an error code in this version."""
     return any(name in specs and version in specs[name].versions for name in _CODES)
 
 
 def _holds_code(array: Spec, version: int) -> bool:
-    """Whether elements of the array, or of an array in them, have an error code."""
+    """Return whether elements of the array, or of an array in them, have an error code."""
     if not isinstance(array.item, type):
         return False
     specs: dict[str, Spec] = array.item.specs  # type: ignore[attr-defined]
@@ -112,18 +112,18 @@ def _holds_code(array: Spec, version: int) -> bool:
 
 
 def _repeated(request: Any, name: str, version: int) -> list[Any]:
-    """The elements of the request that an array of the response called ``name`` answers."""
+    """Return the elements of the request that an array of the response called ``name`` answers."""
     specs: dict[str, Spec] = getattr(type(request), "specs", {})
     arrays = [each for each, spec in specs.items() if spec.wire == "array" and version in spec.versions]
     if name not in arrays:
         arrays = ["topics"] if len(arrays) > 1 and "topics" in arrays else arrays
     else:
         arrays = [name]
-    return [element for each in arrays for element in getattr(request, each) or ()]
+    return [element for array in arrays for element in getattr(request, array) or ()]
 
 
 def _copied(name: str, spec: Spec, request: Any, version: int) -> Any:
-    """The value of the field ``name`` in the request. Fields of partitions and users may have other names there.
+    """Return the value of the field ``name`` in the request. Fields of partitions and users may have other names there.
 
     None without a value, and for a field that does not identify an element.
     """
@@ -136,7 +136,7 @@ def _copied(name: str, spec: Spec, request: Any, version: int) -> Any:
 
 
 def _absent(name: str, spec: Spec, version: int) -> Any:
-    """The value of a field without information."""
+    """Return the value of a field without information."""
     if name in _NO_BROKER and version in spec.versions:
         return -1
     if spec.default is not MISSING:

@@ -170,7 +170,7 @@ class Fault:
     # The selection of requests.
 
     def matches(self, node_id: int, request: Request[Any], topic_name: TopicName) -> bool:
-        """Whether the fault hits this request. Counts every matching request."""
+        """Return whether the fault hits this request. Counts every matching request."""
         if type(request) is not self.request:
             return False
         self.of_kind += 1
@@ -189,7 +189,7 @@ class Fault:
         return True
 
     def is_about(self, topic: str | None, partition: int | None) -> bool:
-        """Whether the fault hits this partition, or, with None as the partition, this topic."""
+        """Return whether the fault hits this partition, or, with None as the partition, this topic."""
         return (self.topic is None or self.topic == topic) and (
             self.partition is None or partition is None or self.partition == partition
         )
@@ -224,7 +224,7 @@ class Faults:
             self._all.remove(fault)
 
     def match(self, node_id: int, request: Request[Any], topic_name: TopicName) -> Fault | None:
-        """The first fault that hits this request; None if none does."""
+        """Return the first fault that hits this request; None if none does."""
         for fault in self._faults:
             if fault.matches(node_id, request, topic_name):
                 return fault
@@ -316,7 +316,7 @@ class History:
             self._size -= self._exchanges.popleft().size
 
     def of(self, request: type[Request[Any]], *, node: int | None = None) -> list[Exchange]:
-        """The exchanges of one kind of request, on one node or on all."""
+        """Return the exchanges of one kind of request, on one node or on all."""
         return [
             exchange
             for exchange in self._exchanges

@@ -195,7 +195,7 @@ class BrokerNode:
         self._unsent = UnsentResponses(limit, self.closings)
 
     def _make_parts(self, cluster: ClusterParts) -> BrokerParts:
-        """The parts of this broker and of its cluster that handlers of requests use."""
+        """Return the parts of this broker and of its cluster that handlers of requests use."""
         receive, telemetry = cluster.config.receive_client_metrics, None
         if receive is not None:
             telemetry = ClientTelemetry(cluster.controller.settings, self.time, receive)
@@ -304,7 +304,7 @@ class BrokerNode:
         """Set the settings that this broker alone has in its file."""
 
         def addresses(host: str) -> str:
-            return ",".join(f"{each.name}://{host}:{each.port}" for each in self.listeners.values())
+            return ",".join(f"{listener.name}://{host}:{listener.port}" for listener in self.listeners.values())
 
         values = {
             "listeners": addresses(self.host),
@@ -316,7 +316,7 @@ class BrokerNode:
         self._cluster.controller.settings.set_static(str(self.node_id), values)
 
     def new_stream(self, listener: Listener) -> ServerStream:
-        """The broker's end of a new connection."""
+        """Return the broker's end of a new connection."""
         limit = "sasl.server.max.receive.size" if listener.uses_sasl else "socket.request.max.bytes"
         settings = self.settings.of_listener(listener.name)
         return ServerStream(self, listener, settings.number(limit), self._memory, self._unsent)
@@ -417,7 +417,7 @@ class BrokerNode:
             self.transactions.apply()
 
     def _config_of(self, topic: Topic) -> TopicConfig:
-        """The settings of a topic on this broker, which may have settings of its own."""
+        """Return the settings of a topic on this broker, which may have settings of its own."""
         settings, own = self._cluster.controller.settings, str(self.node_id)
         return TopicConfig.parse(topic.configs, settings.merged(own)) if settings.dynamic(own) else topic.config
 
@@ -465,7 +465,7 @@ class BrokerNode:
         self.replica_manager.clean_up(self.now_ms(), self.settings.number("producer.id.expiration.ms"))
 
     def _preferred_replica(self, partition: Partition, parameters: FetchParameters, wanted: FetchPartition) -> int:
-        """An in-sync follower in the reader's rack, or -1 for this leader (KIP-392)."""
+        """Return an in-sync follower in the reader's rack, or -1 for this leader (KIP-392)."""
         if not parameters.rack or not partition.is_leader or parameters.rack == self.rack:
             return -1
         if not self._cluster.config.rack_aware_fetch:

@@ -66,7 +66,7 @@ class QuotaLimits:
         self._limits = {frozenset((kind, name) for kind, name in entity): dict(limits) for entity, limits in state}
 
     def find(self, user: str, client_id: str, key: str) -> tuple[Entity, float] | None:
-        """The most specific limit for a client, and the entity whose usage it counts."""
+        """Return the most specific limit for a client, and the entity whose usage it counts."""
         # Kafka's order: the most specific limit, and a limit of the user before a limit of the client id.
         for name, client in (
             (user, client_id),
@@ -87,7 +87,7 @@ class QuotaLimits:
         return None
 
     def find_address(self, address: str) -> tuple[Entity, float] | None:
-        """The limit of new connections from an IP address, and the entity whose usage it counts."""
+        """Return the limit of new connections from an IP address, and the entity whose usage it counts."""
         for name in (address, DEFAULT):
             limit = self._limits.get(frozenset([(IP, name)]), {}).get(CONNECTIONS)
             if limit is not None:
@@ -174,7 +174,7 @@ class Quotas:
         return min(self._record(principal, client_id, REQUEST, busy * 100), int(self._window * 1000))
 
     def mutation_wait(self, principal: str, client_id: str) -> int:
-        """The milliseconds until the client may create or delete partitions again (KIP-599)."""
+        """Return the milliseconds until the client may create or delete partitions again (KIP-599)."""
         return self._record(principal, client_id, MUTATIONS, 0)
 
     def record_mutations(self, principal: str, client_id: str, partitions: int) -> int:
@@ -195,14 +195,14 @@ class Quotas:
         return min(wait / 1000, self._window)
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
-        """The maximum bytes of one fetch: more would always exceed the limit. None without a limit."""
+        """Return the maximum bytes of one fetch: more would always exceed the limit. None without a limit."""
         if not self._limits.are_set:
             return None
         found = self._limits.find(_user_of(principal), client_id, FETCH)
         return None if found is None else int(found[1] * max(self._windows - 1, 1) * self._window)
 
     def limits_requests(self, principal: str, client_id: str) -> bool:
-        """Whether a request quota applies to the client, so that its work has to be measured."""
+        """Return whether a request quota applies to the client, so that its work has to be measured."""
         return self._limits.are_set and self._limits.find(_user_of(principal), client_id, REQUEST) is not None
 
     def clear(self) -> None:
@@ -237,5 +237,5 @@ class Quotas:
 
 
 def _user_of(principal: str) -> str:
-    """The name in ``User:name``."""
+    """Return the name in ``User:name``."""
     return principal.partition(":")[2]

@@ -210,17 +210,17 @@ class RequestContext:
         """The results of the preparation, for the handler. The keys are the ids of parts of the request."""
 
     def port_of(self, broker: Registration) -> int:
-        """The port of a broker for this client."""
+        """Return the port of a broker for this client."""
         return broker.ports[self.client.listener]
 
     # Authorization.
 
     def allows(self, operation: AclOperation, resource: Resource = CLUSTER) -> bool:
-        """Whether the client may do this to a resource, by default to the cluster."""
+        """Return whether the client may do this to a resource, by default to the cluster."""
         return self.broker.authorizer.allows(self.principal, self.client.client_address, operation, resource)
 
     def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
-        """Whether the client may do this to at least one resource of a type."""
+        """Return whether the client may do this to at least one resource of a type."""
         return self.broker.authorizer.allows_any(self.principal, self.client.client_address, operation, kind)
 
     def allows_topic(self, operation: AclOperation, name: str) -> bool:
@@ -237,20 +237,21 @@ class RequestContext:
         return self.allows(operation, Resource(AclResourceType.TRANSACTIONAL_ID, transactional_id))
 
     def allowed_operations(self, resource: Resource) -> int:
-        """The operations that the client may do on a resource: a sum of 1 << operation."""
+        """Return the operations that the client may do on a resource: a sum of 1 << operation."""
         return sum(1 << operation for operation in OPERATIONS[resource.type] if self.allows(operation, resource))
 
     # Topics.
 
     def topic(self, topic: NamedTopic, operation: AclOperation, *, by_id: bool) -> tuple[str, ErrorCode]:
-        """The name of a requested topic, and NONE or its error. ``by_id`` says whether the request has its id."""
+        """Return the name of a requested topic, and NONE or its error. ``by_id`` says whether the request has its
+        id."""
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
         return name, ErrorCode.NONE if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def replica(self, key: PartitionKey, operation: AclOperation | None) -> Partition:
-        """The replica of a partition on this broker. Raises NotLeader, also if ``operation`` is denied."""
+        """Return the replica of a partition on this broker. Raises NotLeader, also if ``operation`` is denied."""
         if operation is not None and not self.allows_topic(operation, key[0]):
             raise NotLeader(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {key[0]!r}")
         if self.broker.metadata.partition_state(key) is None:
@@ -258,7 +259,8 @@ class RequestContext:
         return self.broker.replica_manager.require(key)
 
     def leader(self, key: PartitionKey, operation: AclOperation | None, leader_epoch: int = -1) -> Partition:
-        """The replica on this broker that leads a partition. Raises NotLeader, also if ``operation`` is denied."""
+        """Return the replica on this broker that leads a partition. Raises NotLeader, also if ``operation`` is
+        denied."""
         partition = self.replica(key, operation)
         partition.require_leader(leader_epoch)
         return partition

@@ -35,7 +35,7 @@ _SHAPES: dict[type[Request[Any]], _Shape] = {
 
 
 def partitions_of(request: Request[Any], topic_name: TopicName) -> Iterator[tuple[str | None, int | None]]:
-    """The topics and partitions that a request names; None as a partition where it names whole topics."""
+    """Yield the topics and partitions that a request names; None as a partition where it names whole topics."""
     shape = _SHAPES.get(type(request), _Shape("topics", "topics"))
     for topic in getattr(request, shape.topics, None) or ():
         name = _name(topic, topic_name)
@@ -46,7 +46,8 @@ def partitions_of(request: Request[Any], topic_name: TopicName) -> Iterator[tupl
 
 
 def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple[Q, Q | None]:
-    """The part of a request that a fault concerns, and the rest; None if the fault concerns the whole request."""
+    """Return the part of a request that a fault concerns, and the rest; None if the fault concerns the whole
+    request."""
     shape = _SHAPES.get(type(request))
     if shape is None:
         return request, None
@@ -71,7 +72,7 @@ def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple
 
 
 def merge_responses(request: Request[Any], failed: Response, handled: Response) -> Response:
-    """The response to the handled part of ``request``, with the topics of the failed part added."""
+    """Return the response to the handled part of ``request``, with the topics of the failed part added."""
     shape = _SHAPES[type(request)]
     into: list[Any] = getattr(handled, shape.answered_topics)
     for topic in getattr(failed, shape.answered_topics):
@@ -89,6 +90,6 @@ def _name(topic: Any, topic_name: TopicName) -> str | None:
 
 
 def _identity(topic: Any) -> tuple[str, bytes]:
-    """The name and the id of a topic in a request or a response; empty where it has none."""
+    """Return the name and the id of a topic in a request or a response; empty where it has none."""
     name = topic if isinstance(topic, str) else getattr(topic, "name", "") or getattr(topic, "topic", "")
     return name, getattr(topic, "topic_id", b"")

@@ -55,11 +55,11 @@ class BlockedLoop:
         self._delay.on_measured(self._measured)
 
     def was_blocked(self, *, since: float) -> bool:
-        """Whether a block of more than a second ended after ``since`` (the loop's time)."""
+        """Return whether a block of more than a second ended after ``since`` (the loop's time)."""
         return self._ended_at > since
 
     def cause(self, *, since: float) -> str:
-        """The end of a log line about a block that ended after ``since``; empty without such a block."""
+        """Return the end of a log line about a block that ended after ``since``; empty without such a block."""
         blocked = self.was_blocked(since=since)
         return f" after the event loop was blocked for {self._blocked_for:.1f} s" if blocked else ""
 

@@ -119,7 +119,7 @@ class ClassicProtocol:
         self._spawn(self._heartbeats.run, name="heartbeats")
 
     def is_large(self, event: Event) -> bool:
-        """Whether the member takes long to handle this event, because it leads a large group."""
+        """Return whether the member takes long to handle this event, because it leads a large group."""
         match event:
             case JoinAnswer():
                 sizes = [MEMBER_BYTES + len(member.metadata) for member in event.response.members]
@@ -206,7 +206,7 @@ class ClassicProtocol:
         return SyncAnswer(action.attempt, response, await self._problem_of(response))
 
     async def _problem_of(self, response: SyncGroupResponse) -> str | None:
-        """The reason to refuse this assignment, if its bytes can be read."""
+        """Return the reason to refuse this assignment, if its bytes can be read."""
         if len(response.assignment) <= BYTES_OF_A_NUMBER * MAX_UNLISTED:
             return None  # too short for more than MAX_UNLISTED partitions; the member decodes the assignment
         try:

@@ -215,7 +215,7 @@ class ConsumerMember(BaseMember):
         return self.state is MemberState.JOINING or self.state.sends_heartbeats
 
     def _is_late(self, event: ConsumerHeartbeatAnswer) -> bool:
-        """Whether the answer has a newer epoch for a member that has begun to leave."""
+        """Return whether the answer has a newer epoch for a member that has begun to leave."""
         leaves = self.state is MemberState.LEAVING and event.attempt == self._late_attempt
         return leaves and event.response.member_epoch > self.generation >= 0
 
@@ -236,7 +236,7 @@ class ConsumerMember(BaseMember):
         return [self._heartbeat()]
 
     def _heartbeat(self) -> SendHeartbeat:
-        """The next heartbeat, with the fields that the coordinator does not have (rule 3)."""
+        """Return the next heartbeat, with the fields that the coordinator does not have (rule 3)."""
         if not self.member_id:
             self.member_id: str = self._new_id()
         if self.state is MemberState.JOINING:
@@ -321,7 +321,7 @@ class ConsumerMember(BaseMember):
         self._interval = heartbeat_interval(response.heartbeat_interval_ms)
         if response.assignment is not None:
             topics = response.assignment.topic_partitions
-            self._target = {each.topic_id: tuple(each.partitions) for each in topics}
+            self._target = {topic.topic_id: tuple(topic.partitions) for topic in topics}
             self._must_acknowledge = True
         self._name(event.names)
         actions = self._reconcile()
@@ -458,8 +458,8 @@ class ConsumerMember(BaseMember):
 
 
 def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
-    """The reason why this answer is invalid; None if it is valid."""
+    """Return the reason why this answer is invalid; None if it is valid."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
-    return problem_of_assignment([(each.topic_id, each.partitions) for each in topics])
+    return problem_of_assignment([(topic.topic_id, topic.partitions) for topic in topics])

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_offered(versions: VersionTable) -> bool:
-    """Whether the cluster of a broker with these versions has consumer groups of the consumer protocol."""
+    """Return whether the cluster of a broker with these versions has consumer groups of the consumer protocol."""
     return versions.supports(ConsumerGroupHeartbeatRequest.CONSUMER_GROUPS) and versions.level(FEATURE) >= 1
 
 
@@ -109,7 +109,7 @@ class ConsumerProtocol:
         self._blocked_loop.watch()
 
     def is_large(self, event: Event) -> bool:
-        """Whether the member takes long to handle this event."""
+        """Return whether the member takes long to handle this event."""
         return False
 
     def perform(self, action: Action) -> None:
@@ -201,15 +201,15 @@ class ConsumerProtocol:
         )
 
     async def _problem_of(self, response: ConsumerGroupHeartbeatResponse) -> str | None:
-        """The reason why this answer is invalid; None if it is valid."""
+        """Return the reason why this answer is invalid; None if it is valid."""
         problem = problem_of(response)
         if problem is not None or response.assignment is None:
             return problem
         names = self._client.view.topic_names
         topics = {
-            names[each.topic_id]: each.partitions
-            for each in response.assignment.topic_partitions
-            if each.topic_id in names
+            names[topic_partition.topic_id]: topic_partition.partitions
+            for topic_partition in response.assignment.topic_partitions
+            if topic_partition.topic_id in names
         }
         return await self._requests.problem_after_refresh(topics)
 

@@ -309,7 +309,7 @@ class Coordinator:
         return member.identity if member.protocol == "consumer" and member.generation >= 0 else None
 
     def _is_overdue(self) -> bool:
-        """Whether the user has not read for more than ``max_poll_interval``, so that the member must leave."""
+        """Return whether the user has not read for more than ``max_poll_interval``, so that the member must leave."""
         return self._poll_left() < 0 and self.member.state.sends_heartbeats
 
     def _poll_left(self) -> float:
@@ -329,7 +329,7 @@ class Coordinator:
                 self._protocol.perform(action)
 
     async def _choose(self) -> str:
-        """The protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""
+        """Return the protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""
         backoff = self._client.retry_backoff()
         while True:
             try:

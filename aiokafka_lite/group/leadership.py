@@ -64,7 +64,7 @@ class Leadership:
         return {**dict.fromkeys(self._left_out, ()), **assignment}
 
     def is_based_on(self, counts: Mapping[str, int]) -> bool:
-        """Whether the assignment is based on these partition counts. True as long as there is no assignment."""
+        """Return whether the assignment is based on these partition counts. True as long as there is no assignment."""
         if self._counts is None:
             return True
         return {topic: count for topic, count in counts.items() if topic in self.topics} == self._counts

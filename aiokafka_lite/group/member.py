@@ -285,7 +285,7 @@ class Member(BaseMember):
         return [GatherTopics(self._attempt, self.leadership.topics)]
 
     def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
-        """The assignments for the leader's SyncGroup."""
+        """Return the assignments for the leader's SyncGroup."""
         strategy = self._strategies[self.strategy]
         assignment = leadership.assign(strategy, topics)
         make = getattr(strategy, "assignment_data", None)
@@ -367,7 +367,7 @@ class Member(BaseMember):
         return [Report(self._refusal(api, code))]
 
     def _forgives(self, code: ErrorCode) -> bool:
-        """Whether a static member may have been fenced by its own JoinGroup, and should join again, once.
+        """Return whether a static member may have been fenced by its own JoinGroup, and should join again, once.
 
         A coordinator that moves may lose the member id of its answer. A slow coordinator may handle a JoinGroup after
         the next attempt. But a member of a complete generation was fenced by another client with the same instance id.

@@ -34,7 +34,8 @@ def commit_request(
     view: ClusterView,
     without_epoch: Collection[TopicPartition] = (),
 ) -> OffsetCommitRequest:
-    """One request for all offsets, with both names and ids of topics. The version decides which of the two are sent.
+    """Return one request for all offsets, with both names and ids of topics. The version decides which of the two are
+    sent.
 
     The leader epochs of the partitions in ``without_epoch`` are left out.
     """
@@ -68,9 +69,11 @@ def read_commit(
 ) -> dict[TopicPartition, ErrorCode | None]:
     """Return the error code of each offset; None for a partition that the answer omits."""
     found = {
-        TopicPartition(names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode.of(each.error_code)
+        TopicPartition(names.get(topic.topic_id, topic.name), partition.partition_index): ErrorCode.of(
+            partition.error_code
+        )
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     return {partition: found.get(partition) for partition in offsets}
 
@@ -82,7 +85,7 @@ def fetch_request(
     versions: VersionTable,
     member: Identity | None = None,
 ) -> OffsetFetchRequest:
-    """A request for committed offsets, without offsets that an open transaction may still abort (KIP-447).
+    """Return a request for committed offsets, without offsets that an open transaction may still abort (KIP-447).
 
     With ``member``, the request names this member, and the coordinator refuses it if it has evicted the member
     (KIP-848).
@@ -128,7 +131,7 @@ def read_fetch(
     response: OffsetFetchResponse,
     names: Mapping[bytes, str],
 ) -> FetchAnswer:
-    """The offsets in the response of the requested partitions (None: of all partitions)."""
+    """Return the offsets in the response of the requested partitions (None: of all partitions)."""
     answer = FetchAnswer()
     # The version of the response decides whether it has ``topics`` or ``groups``. The other list is empty.
     for named in response.topics:
@@ -139,8 +142,8 @@ def read_fetch(
         if group.group_id == group_id:
             answer.whole = ErrorCode.of(group.error_code)
             for topic in group.topics:
-                for each in topic.partitions:
-                    answer.add(names.get(topic.topic_id, topic.name), each)
+                for partition in topic.partitions:
+                    answer.add(names.get(topic.topic_id, topic.name), partition)
     if partitions is None:
         return answer
     # An answer for a partition that was not requested must not settle anything.
@@ -151,6 +154,6 @@ def read_fetch(
 
 
 def topic_id(view: ClusterView, name: str) -> bytes:
-    """The topic's id, or zeros if it is unknown."""
+    """Return the topic's id, or zeros if it is unknown."""
     topic = view.topics.get(name)
     return ZERO_UUID if topic is None else topic.topic_id

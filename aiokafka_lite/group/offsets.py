@@ -195,7 +195,7 @@ class Offsets:
         self._refused.clear()
 
     def last_marked(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """The last mark of an assigned partition, else its committed offset, else None."""
+        """Return the last mark of an assigned partition, else its committed offset, else None."""
         return self._marked.get(partition) or self._committed.get(partition)
 
     # Marking.
@@ -353,7 +353,9 @@ class Offsets:
 
     async def _try_commit(self, attempt: CommitAttempt) -> bool:
         """Send one request for the remaining offsets. True if some are to be retried."""
-        for partition in [each for each in attempt.offsets if each not in self._committed or each in attempt.dropped]:
+        for partition in [
+            offset for offset in attempt.offsets if offset not in self._committed or offset in attempt.dropped
+        ]:
             late = _too_late(partition, attempt.offsets.pop(partition).offset)  # rule 3
             attempt.refused[partition] = late
         if not attempt.offsets:
@@ -466,7 +468,8 @@ class Offsets:
     async def fetch(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets of the group, None for a partition without one. Waits for open transactions to end.
+        """Return the committed offsets of the group, None for a partition without one. Waits for open transactions to
+        end.
 
         Retriable errors are retried for ``timeout`` seconds (``api_timeout`` by default), then KafkaTimeout is raised.
         Raises AuthorizationError and other errors that are not retriable at once, TypeError or ValueError for a wrong

@@ -38,7 +38,9 @@ def write_subscription(
     rack: str | None,
     user_data: bytes | None,
 ) -> bytes:
-    """A member's subscription as bytes. ``generation`` is the generation in which it got the ``owned`` partitions."""
+    """Return a member's subscription as bytes. ``generation`` is the generation in which it got the ``owned``
+    partitions.
+    """
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),
@@ -60,14 +62,18 @@ def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) 
         read, _ = decode_versioned(ConsumerProtocolSubscription, metadata)
     except ProtocolError as error:
         raise ProtocolError(f"the subscription of member {member_id!r} cannot be read: {error}") from error
-    owned = tuple(TopicPartition(each.topic, number) for each in read.owned_partitions for number in each.partitions)
+    owned = tuple(
+        TopicPartition(owned_partition.topic, number)
+        for owned_partition in read.owned_partitions
+        for number in owned_partition.partitions
+    )
     return GroupMember(
         member_id, tuple(read.topics), owned, read.generation_id, instance_id, read.rack_id or None, read.user_data
     )
 
 
 def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """The partitions of one member, and the strategy's bytes for it."""
+    """Return the partitions of one member, and the strategy's bytes for it."""
     return encode_versioned(
         ConsumerProtocolAssignment(
             assigned_partitions=[
@@ -81,7 +87,7 @@ def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | No
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions of this member. Empty data is an empty assignment: the leader left this member out.
+    """Return the partitions of this member. Empty data is an empty assignment: the leader left this member out.
 
     Raises ProtocolError if the data cannot be read, or has a negative partition or more than ``MAX_ASSIGNED``.
     """
@@ -91,19 +97,24 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
         read, _ = decode_versioned(ConsumerProtocolAssignment, data)
     except ProtocolError as error:
         raise ProtocolError(f"the assignment by the leader of the group cannot be read: {error}") from error
-    count = sum(len(each.partitions) for each in read.assigned_partitions)
+    count = sum(len(assigned_partition.partitions) for assigned_partition in read.assigned_partitions)
     if count > MAX_ASSIGNED:
         raise ProtocolError(
             f"the leader of the group assigned {count} partitions to this member, more than {MAX_ASSIGNED}"
         )
-    least = min((number for each in read.assigned_partitions for number in each.partitions), default=0)
+    least = min(
+        (number for assigned_partition in read.assigned_partitions for number in assigned_partition.partitions),
+        default=0,
+    )
     if least < 0:
         raise ProtocolError(f"the leader of the group assigned partition {least}; numbers must be >= 0")
     return frozenset(
-        TopicPartition(each.topic, number) for each in read.assigned_partitions for number in each.partitions
+        TopicPartition(assigned_partition.topic, number)
+        for assigned_partition in read.assigned_partitions
+        for number in assigned_partition.partitions
     )
 
 
 def assignment_data(data: bytes) -> bytes | None:
-    """The strategy's bytes in an assignment that ``read_assignment`` has accepted."""
+    """Return the strategy's bytes in an assignment that ``read_assignment`` has accepted."""
     return decode_versioned(ConsumerProtocolAssignment, data)[0].user_data if data else None

@@ -105,7 +105,9 @@ def join_request(
     session_timeout: float,
     rebalance_timeout: float,
 ) -> JoinGroupRequest:
-    """A JoinGroup request. ``subscriptions`` are by strategy, the preferred strategy first. Timeouts are in seconds."""
+    """Return a JoinGroup request. ``subscriptions`` are by strategy, the preferred strategy first. Timeouts are in
+    seconds.
+    """
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=round(session_timeout * 1000),
@@ -124,7 +126,7 @@ def sync_request(
     assignment: Mapping[str, Sequence[TopicPartition]],
     user_data: Mapping[str, bytes | None] | None = None,
 ) -> SyncGroupRequest:
-    """A SyncGroup request. Only the leader has an ``assignment``, and ``user_data`` of its strategy."""
+    """Return a SyncGroup request. Only the leader has an ``assignment``, and ``user_data`` of its strategy."""
     of_strategy = user_data or {}
     return SyncGroupRequest(
         group_id=group_id,
@@ -152,7 +154,7 @@ def heartbeat_request(group_id: str, identity: Identity) -> HeartbeatRequest:
 
 
 def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
-    """Whether the request is sent in the old form, with one member id (v0 to v2).
+    """Return whether the request is sent in the old form, with one member id (v0 to v2).
 
     A member without an instance id uses the newer form only to send the reason (v5). librdkafka's mock cluster offers
     v4, but reads it in the old form.
@@ -161,7 +163,9 @@ def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
 
 
 def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
-    """A LeaveGroup request: with one member id if ``by_id`` or an old coordinator, otherwise with a list of members."""
+    """Return a LeaveGroup request: with one member id if ``by_id`` or an old coordinator, otherwise with a list of
+    members.
+    """
     if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(
@@ -171,12 +175,14 @@ def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, b
 
 
 def heartbeat_interval(milliseconds: int) -> float:
-    """The seconds between heartbeats that the coordinator asks for, within ``SHORTEST_`` and ``LONGEST_INTERVAL``."""
+    """Return the seconds between heartbeats that the coordinator asks for, within ``SHORTEST_`` and
+    ``LONGEST_INTERVAL``.
+    """
     return min(max(milliseconds / 1000, SHORTEST_INTERVAL), LONGEST_INTERVAL)
 
 
 def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str | None:
-    """The reason why a coordinator's assignment is invalid; None if it is valid.
+    """Return the reason why a coordinator's assignment is invalid; None if it is valid.
 
     ``topics`` are all its entries, each with a topic id and partition numbers. A topic id may be repeated.
     """
@@ -190,7 +196,7 @@ def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str 
 
 
 def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
-    """The reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
+    """Return the reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
 
     It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata
     does not know, or knows with an error, do not count.
@@ -215,7 +221,8 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
-    """The error for the user when the coordinator refuses the member finally. ``asked`` describes its request."""
+    """Return the error for the user when the coordinator refuses the member finally. ``asked`` describes its
+    request."""
     static = "" if instance_id is None else f" as {instance_id!r}"
     return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused", reason=_HINTS.get(code))
 

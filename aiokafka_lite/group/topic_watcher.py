@@ -203,7 +203,7 @@ class TopicWatcher:
             self._report_counts()
 
     def _existing(self) -> frozenset[str]:
-        """The existing topics to subscribe to.
+        """Return the existing topics to subscribe to.
 
         If no topic exists, the result has all topics: a member without a subscription would leave the group.
         """

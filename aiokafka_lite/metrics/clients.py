@@ -20,7 +20,7 @@ class Client(Protocol):
     """A ``Producer``, ``Consumer``, ``ConsumerGroup``, ``ShareConsumer``, ``Admin`` or ``Workers``."""
 
     def metrics(self) -> Measured:
-        """The present metrics. Raises IllegalStateError while there are none."""
+        """Return the present metrics. Raises IllegalStateError while there are none."""
 
 
 class ObservedClients:
@@ -78,7 +78,7 @@ class ObservedClients:
         return [] if name is None else list(_samples_of(client, name))
 
     def samples(self) -> list[Sample]:
-        """All present samples. In another thread, waits until the event loop has collected them.
+        """Return all present samples. In another thread, waits until the event loop has collected them.
 
         Raises TimeoutError if a loop is blocked for ``READ_TIMEOUT`` seconds. A loop that does not run has no samples.
         """
@@ -118,7 +118,7 @@ def _samples_of(client: Client, name: str) -> Iterator[Sample]:
 
 
 def _name_of(client: Client) -> str:
-    """The client id; the name of the class for an object without one."""
+    """Return the client id; the name of the class for an object without one."""
     try:
         snapshot = client.metrics()
     except IllegalStateError:  # a ConsumerGroup that is not consuming now

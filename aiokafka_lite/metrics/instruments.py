@@ -86,11 +86,11 @@ class _Table:
         self.gauge(f"{name}.latency.max", f"{field}.max", f"{what}: longest of the last 1,000 durations.", SECONDS)
 
     def samples(self, snapshot: object, *labels: str) -> Iterator[Sample]:
-        """The samples of a snapshot, without unknown values (None)."""
-        for each in self.instruments:
-            value = each.value_of(snapshot)
+        """Yield the samples of a snapshot, without unknown values (None)."""
+        for instrument in self.instruments:
+            value = instrument.value_of(snapshot)
             if value is not None:
-                yield Sample(each, labels, float(value))  # type: ignore[arg-type]
+                yield Sample(instrument, labels, float(value))  # type: ignore[arg-type]
 
     def _add(self, name: str, field: str, description: str, unit: str, *, is_counter: bool) -> None:
         self.instruments.append(
@@ -210,12 +210,12 @@ _TABLES = (
     *(_SHARE, _WORKERS, _CLIENT, _BROKER),
 )
 
-INSTRUMENTS: Sequence[Instrument] = tuple(each for table in _TABLES for each in table.instruments)
+INSTRUMENTS: Sequence[Instrument] = tuple(instrument for table in _TABLES for instrument in table.instruments)
 """All instruments. Each name is unique."""
 
 
 def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
-    """The samples of one snapshot. ``client`` is the value of the label ``client``."""
+    """Yield the samples of one snapshot. ``client`` is the value of the label ``client``."""
     match snapshot:
         case ProducerMetrics():
             yield from _PRODUCER.samples(snapshot, client)
@@ -239,7 +239,7 @@ def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
 
 
 def by_instrument(samples: Iterable[Sample]) -> Mapping[Instrument, list[Sample]]:
-    """The samples by instrument, without instruments that have no sample."""
+    """Return the samples by instrument, without instruments that have no sample."""
     found: dict[Instrument, list[Sample]] = {}
     for sample in samples:
         found.setdefault(sample.instrument, []).append(sample)

@@ -78,7 +78,7 @@ class KafkaCollector:
         return [self._family(instrument) for instrument in INSTRUMENTS]
 
     def collect(self) -> Iterator[Metric]:
-        """The present metrics; ``prometheus_client`` calls it. Raises TimeoutError if the loop is blocked."""
+        """Yield the present metrics; ``prometheus_client`` calls it. Raises TimeoutError if the loop is blocked."""
         for instrument, samples in by_instrument(self._clients.samples()).items():
             family = self._family(instrument)
             for sample in samples:

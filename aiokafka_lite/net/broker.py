@@ -181,7 +181,7 @@ class Broker:
     # Connections and requests.
 
     async def connection(self, purpose: Purpose = Purpose.OTHER) -> Connection:
-        """The connection for a purpose, opened if necessary, after the pause that follows a failure.
+        """Return the connection for a purpose, opened if necessary, after the pause that follows a failure.
 
         Raises the error of the attempt: ConnectionLost(sent=False), KafkaTimeout, ProtocolError, AuthenticationError,
         UnsupportedVersion, BrokerError. A cancelled caller does not end the attempt.
@@ -191,7 +191,7 @@ class Broker:
         return await asyncio.shield(self._want(purpose)) if ready is None else ready
 
     def ready_connection(self, purpose: Purpose) -> Connection | None:
-        """The connection for a purpose, if it is open."""
+        """Return the connection for a purpose, if it is open."""
         connection = self._connections.get(purpose)
         return connection if connection is not None and connection.ready else None
 

@@ -206,7 +206,9 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
 
 
 def _literal(host: str, port: int) -> SocketAddress | None:
-    """The address, if the host is an IP address. An IPv6 address with a scope needs the resolver for its interface."""
+    """Return the address, if the host is an IP address. An IPv6 address with a scope needs the resolver for its
+    interface.
+    """
     # Not the module ``ipaddress``: its import takes 2 ms of each program's start.
     for family, address in ((socket.AF_INET, (host, port)), (socket.AF_INET6, (host, port, 0, 0))):
         with contextlib.suppress(OSError, ValueError):

@@ -56,7 +56,7 @@ class AgreedVersions:
 
     # Hot: one dictionary lookup per request.
     def pick(self, cls: type[Message], at_most: int | None) -> int:
-        """The newest version that both sides support, at most ``at_most``. Raises UnsupportedVersion."""
+        """Return the newest version that both sides support, at most ``at_most``. Raises UnsupportedVersion."""
         if at_most is not None:
             capped = self._capped[cls] = self.table.pick(cls, at_most)
             return capped
@@ -66,7 +66,7 @@ class AgreedVersions:
         return version
 
     def by_api(self) -> dict[str, int]:
-        """The version of each API that was used, by its name."""
+        """Return the version of each API that was used, by its name."""
         return {api_name(request): version for request, version in (self._picked | self._capped).items()}
 
 
@@ -128,7 +128,7 @@ class Handshake:
     # The likely causes of failures.
 
     def timed_out(self, state: ConnectionState, timeout: float) -> str:
-        """The text of a timeout in this state of the opening."""
+        """Return the text of a timeout in this state of the opening."""
         if state is ConnectionState.CONNECTING:
             return f"could not connect to {self._peer} within {timeout:g} s"
         if state is ConnectionState.AUTHENTICATING:
@@ -143,7 +143,7 @@ class Handshake:
         )
 
     def closed_by_peer(self, state: ConnectionState, *, is_first_unanswered: bool) -> ConnectionLost:
-        """The error for a connection that the peer closed in this state, between two frames."""
+        """Return the error for a connection that the peer closed in this state, between two frames."""
         if state is ConnectionState.CHECKING_API_VERSIONS:
             reason = "" if self._uses_tls else f" {_NEEDS_TLS},"
             text = f"{self._peer} closed the connection on ApiVersions: it is shutting down,{reason} or is not Kafka"

@@ -166,7 +166,7 @@ class InFlightRequests:
         self._first_of_users = 0  # the first correlation id after the handshake
 
     def __len__(self) -> int:
-        """The number of requests without a response, held ones included."""
+        """Return the number of requests without a response, held ones included."""
         return len(self._protocol.in_flight) + len(self._held)
 
     @property
@@ -428,5 +428,5 @@ class InFlightRequests:
 
 
 def api_name(request: type[Message]) -> str:
-    """The name of the API, as in ``Fetch``."""
+    """Return the name of the API, as in ``Fetch``."""
     return request.__name__.removesuffix("Request")

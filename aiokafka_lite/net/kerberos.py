@@ -114,7 +114,7 @@ class Kerberos:
         return f"<Kerberos {self._service_name} {self._principal or ''}>"
 
     async def exchange(self, host: str) -> GssapiExchange:
-        """A new exchange with the broker on this host, with a ticket for it.
+        """Return a new exchange with the broker on this host, with a ticket for it.
 
         Raises ConnectionLost if the KDC cannot be found or reached, or is busy: a later attempt may succeed. Raises
         AuthenticationError for any other error of Kerberos.
@@ -156,7 +156,7 @@ class Kerberos:
             raise AuthenticationError(_NO_STORES) from None
 
     def _explained(self, error: Any, failure: str) -> KafkaError:
-        """The error for an exception of gssapi: what failed, the text of Kerberos, and what to do."""
+        """Return the error for an exception of gssapi: what failed, the text of Kerberos, and what to do."""
         # Codes of Kerberos are signed, and the library returns them as unsigned numbers of 32 bits.
         minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
         texts = error.get_all_statuses(error.min_code, False) if error.min_code else []

@@ -66,7 +66,7 @@ class Login:
 
     @classmethod
     def of(cls, config: ClientConfig) -> Self:
-        """The login that the checked settings describe."""
+        """Return the login that the checked settings describe."""
         return cls(
             config.sasl_mechanism or "",
             username=config.sasl_username or "",
@@ -85,7 +85,7 @@ class Login:
         return f"{self.mechanism}{name}"
 
     async def exchange(self, host: str) -> Exchange:
-        """A new exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
+        """Return a new exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
 
         Raises AuthenticationError if the token provider raises it, or returns a value that is not a string. Raises it
         also if Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost,
@@ -162,7 +162,7 @@ class Login:
 
 
 def _kerberos_of(config: ClientConfig) -> Kerberos | None:
-    """The Kerberos settings, or None. The module is imported here, because most clients do not use Kerberos."""
+    """Return the Kerberos settings, or None. The module is imported here, because most clients do not use Kerberos."""
     if config.sasl_mechanism != "GSSAPI":
         return None
     from .kerberos import Kerberos

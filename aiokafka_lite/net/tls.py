@@ -35,7 +35,7 @@ class RenewedContext:
 
     @classmethod
     def of(cls, config: ClientConfig) -> RenewedContext | None:
-        """The context of the settings; None for connections without TLS."""
+        """Return the context of the settings; None for connections without TLS."""
         return None if config.ssl_context is None else cls(config, config.ssl_context)
 
     def __repr__(self) -> str:
@@ -60,8 +60,8 @@ class RenewedContext:
         return self._context
 
     def _read_stamps(self) -> list[tuple[int, int, int] | None]:
-        """The modification time, size and inode of each file; None for a file that cannot be read now."""
-        return [_stamp(each) for each in self._files]
+        """Return the modification time, size and inode of each file; None for a file that cannot be read now."""
+        return [_stamp(file) for file in self._files]
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
@@ -89,7 +89,7 @@ _CLIENT_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ER
 
 
 def handshake_failure(error: OSError, peer: str) -> KafkaError:
-    """The error to raise for a failed handshake."""
+    """Return the error to raise for a failed handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrusted(error, peer)
     if not isinstance(error, ssl.SSLError):
@@ -112,7 +112,8 @@ def _lost(what: str) -> ConnectionLost:
 
 
 def alert(error: ssl.SSLError, peer: str) -> KafkaError | None:
-    """The error for an alert about the client's certificate, perhaps after the handshake; None for other alerts."""
+    """Return the error for an alert about the client's certificate, perhaps after the handshake; None for other
+    alerts."""
     reason = error.reason or ""
     if "_ALERT_" not in reason or not any(word in reason for word in _CLIENT_CERTIFICATE):
         return None

@@ -67,7 +67,8 @@ class Latencies:
         self._recent.append(seconds)
 
     def at(self, *shares: float) -> list[float | None]:
-        """The quantiles of the last durations, in seconds, for these shares from 0 to 1; None without durations."""
+        """Return the quantiles of the last durations, in seconds, for these shares from 0 to 1; None without
+        durations."""
         ordered = sorted(self._recent or ())
         if not ordered:
             return [None] * len(shares)

@@ -131,7 +131,7 @@ class _Transaction:
 
     def take_away(self, partitions: Sequence[TopicPartition], why: str) -> None:
         """Record that this member has lost these partitions."""
-        gone = [each for each in partitions if each in self.starts]
+        gone = [partition for partition in partitions if partition in self.starts]
         self.gone.update(gone)
         if gone:
             self.fail(_ReadAgain(f"{', '.join(map(str, gone))} {why}"))
@@ -493,7 +493,7 @@ def _is_running(component: Component) -> bool:
 
 
 def _would_be_repeated(error: Exception) -> bool:
-    """Whether the records should be processed again in another transaction, which may succeed."""
+    """Return whether the records should be processed again in another transaction, which may succeed."""
     if isinstance(error, CommitFailed):
         return all(_would_be_repeated(each) for each in error.refused.values())
     if isinstance(error, BrokerError) and error.code in _REPEATED:

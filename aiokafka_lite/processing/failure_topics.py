@@ -181,7 +181,9 @@ def _headers(record: Record[Any, Any], error: Exception, group_id: str | None) -
 
 
 def _message(error: Exception) -> str:
-    """The text of the exception, of any length and with any characters, or none if the exception cannot be printed."""
+    """Return the text of the exception, of any length and with any characters, or none if the exception cannot be
+    printed.
+    """
     try:
         text = str(error)
     except Exception as failure:  # noqa: BLE001 - of the user's __str__; the record must still leave its topic

@@ -205,7 +205,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         return [(item.record, began) for work in self._claims for item, began in work.active.items()]
 
     def metrics(self) -> WorkersMetrics:
-        """The present counters."""
+        """Return the present counters."""
         self._check_process()
         return self._metrics()
 
@@ -343,7 +343,7 @@ class _ClaimWork(Generic[K, V]):
             self._due.put_nowait(None)
 
     def is_own_task(self) -> bool:
-        """Whether the caller is the user's function."""
+        """Return whether the caller is the user's function."""
         return asyncio.current_task() in self._running
 
     async def run(self) -> None:

@@ -176,7 +176,7 @@ class Accumulator:
     # Topics.
 
     def partitions(self) -> Iterator[PartitionProducer]:
-        """All partitions of all topics."""
+        """Yield all partitions of all topics."""
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
@@ -212,11 +212,11 @@ class Accumulator:
         self.choice.view_changed(view)
         # Most changes of metadata do not concern a topic. With thousands of partitions, this check keeps them cheap.
         if topic.update(view):
-            for each in topic.partitions.values():
-                leader = view.leader_of(each.topic_partition)
-                known = view.partition(each.topic_partition)
+            for partition in topic.partitions.values():
+                leader = view.leader_of(partition.topic_partition)
+                known = view.partition(partition.topic_partition)
                 epoch = None if known is None else known.leader_epoch
-                self._dispatcher.act(each, each.led_by(None if leader is None else leader.node_id, epoch))
+                self._dispatcher.act(partition, partition.led_by(None if leader is None else leader.node_id, epoch))
         # The batches are taken out before they fail, because a caller that wakes up may send to the topic and call this
         # again.
         vanished, topic.vanished = topic.vanished, []
@@ -227,7 +227,7 @@ class Accumulator:
             self._place(topic, topic.unplaced, self._timers.now())
 
     def _topic(self, name: str) -> TopicProducer:
-        """The topic. If metadata does not have it, a task asks for it, and records are pending meanwhile."""
+        """Return the topic. If metadata does not have it, a task asks for it, and records are pending meanwhile."""
         topic = self.topics.get(name)
         if topic is None:
             now = self._timers.now()
@@ -253,7 +253,7 @@ class Accumulator:
     def _drop_idle_topics(self, now: float) -> None:
         """Drop topics that were idle for ``TOPIC_IDLE`` seconds. Runs at most every six minutes."""
         self._next_sweep = now + TOPIC_IDLE / 10
-        idle = [each for each in self.topics.values() if each.last_used + TOPIC_IDLE <= now and each.is_idle]
+        idle = [topic for topic in self.topics.values() if topic.last_used + TOPIC_IDLE <= now and topic.is_idle]
         for topic in idle:
             # If a partition is used again, it starts at sequence 0, which brokers refuse under the old identity.
             topic.retire()
@@ -312,7 +312,8 @@ class Accumulator:
             await asyncio.sleep(0)
 
     def _move(self, record: PreparedRecord, sent_at: float) -> tuple[BatchResult, int]:
-        """The new place of a pending record. An error concerns this record alone, so its own delivery raises it."""
+        """Return the new place of a pending record. An error concerns this record alone, so its own delivery raises
+        it."""
         # While pending, the record was charged for its objects. In a batch it needs only its bytes.
         if record.surplus:
             self._budget.release(record.surplus)
@@ -424,7 +425,8 @@ class Accumulator:
 
 
 def wrong_partition(topic: str, known: Iterable[int], number: object) -> SerializationError | UnknownTopic:
-    """The error for a partition that is not an int, or that is not one of the ``known`` partitions of the topic."""
+    """Return the error for a partition that is not an int, or that is not one of the ``known`` partitions of the
+    topic."""
     if type(number) is not int:
         return SerializationError(f"partition of a record for topic {topic!r} must be an int or None, got {number!r}")
     last = max(known, default=-1)
@@ -436,7 +438,7 @@ def wrong_partition(topic: str, known: Iterable[int], number: object) -> Seriali
 
 
 def _refusal(name: str, view: ClusterView) -> KafkaError | None:
-    """The error of a topic that newer metadata cannot resolve, such as a missing permission."""
+    """Return the error of a topic that newer metadata cannot resolve, such as a missing permission."""
     topic = view.topics.get(name)
     if topic is None or topic.error is ErrorCode.NONE or topic.error.retriable:
         return None
@@ -444,7 +446,7 @@ def _refusal(name: str, view: ClusterView) -> KafkaError | None:
 
 
 def _are_pending(topic: TopicProducer, pending: PendingRecords) -> bool:
-    """Whether the topic still has these pending records.
+    """Return whether the topic still has these pending records.
 
     A function, because mypy narrows ``topic.pending`` where it is compared, and does not undo that at an ``await``. The
     compiled build would then raise TypeError for a None.

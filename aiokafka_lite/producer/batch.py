@@ -99,12 +99,13 @@ class Batch(BatchResult):
         self.identity, self.sequence = NO_PRODUCER_ID, NO_SEQUENCE
 
     def was_sent_elsewhere(self, topic_id: bytes) -> bool:
-        """Whether the batch was sent, but never to the topic with this id."""
+        """Return whether the batch was sent, but never to the topic with this id."""
         # A batch that was sent by name may be in the log of any topic with this name. So it counts as sent to this one.
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self, transactional: bool = False) -> bytearray:
-        """The batch in wire format: the builder's own buffer. The records are encoded and compressed only once."""
+        """Return the batch in wire format: the builder's own buffer. The records are encoded and compressed only
+        once."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence, transactional)
 
     def __repr__(self) -> str:
@@ -130,18 +131,20 @@ class BatchFactory:
         return int((self._max_size - HEADER_SIZE) / self._ratio)
 
     def new(self, partition: TopicPartition, opened: float) -> Batch:
-        """An empty batch whose delivery timeout counts from ``opened``."""
+        """Return an empty batch whose delivery timeout counts from ``opened``."""
         builder = BatchBuilder(self._codec, self._level, self._max_size, self._ratio)
         return Batch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> Batch:
-        """A batch of encoded records. It takes no more records."""
+        """Return a batch of encoded records. It takes no more records."""
         builder = BatchBuilder(self._codec, self._level, self._max_size)
         builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
         return Batch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def part_of(self, whole: Batch) -> Batch:
-        """An empty batch without a size limit, for some records of ``whole``. It expires together with ``whole``."""
+        """Return an empty batch without a size limit, for some records of ``whole``. It expires together with
+        ``whole``.
+        """
         # With a limit, the builder could refuse a record, which would then be in none of the parts.
         builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
         part = Batch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)

@@ -139,7 +139,7 @@ _errors = CallbackErrors()
 
 
 def _listed(topics: Iterable[str]) -> str:
-    """The first names, and the number of the remaining names."""
+    """Return the first names, and the number of the remaining names."""
     names = sorted(topics)
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
@@ -148,7 +148,7 @@ def _listed(topics: Iterable[str]) -> str:
 
 
 def _copied(error: Exception) -> Exception:
-    """A copy without a traceback."""
+    """Return a copy without a traceback."""
     kind = type(error)
     try:
         made: Exception = kind.__new__(kind, *error.args)
@@ -222,7 +222,7 @@ class BatchResult:
             )
 
     def wait(self) -> asyncio.Future[None]:
-        """A future for one waiter, done when this result is settled. It never carries an error."""
+        """Return a future for one waiter, done when this result is settled. It never carries an error."""
         self.check_process()
         if self._waiters:
             # The loop is looked up once for all waiters, because the lookup asks the system for the process id on
@@ -308,7 +308,7 @@ async def settled(results: Iterable[BatchResult], on_move: Callable[[], None] = 
 
 
 def metadata_of(result: BatchResult, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
-    """The metadata of the record at ``index`` of a delivered result. ``timestamp`` is the record's timestamp."""
+    """Return the metadata of the record at ``index`` of a delivered result. ``timestamp`` is the record's timestamp."""
     kind = _CREATE_TIME
     if result.log_append_time >= 0:
         timestamp, kind = result.log_append_time, _LOG_APPEND_TIME
@@ -360,13 +360,15 @@ class Delivery:
         raise TypeError("a Delivery cannot be pickled or copied: await it, and use its RecordMetadata")
 
     def done(self) -> bool:
-        """Whether the record is acknowledged or has failed."""
+        """Return whether the record is acknowledged or has failed."""
         result = self._follow()
         result.check_process()
         return result.settled
 
     def result(self) -> RecordMetadata:
-        """The record's metadata, without waiting. Raises its error, or IllegalStateError if it is not settled yet."""
+        """Return the record's metadata, without waiting. Raises its error, or IllegalStateError if it is not settled
+        yet.
+        """
         result = self._follow()
         if (error := result.error) is not None:
             result.observe()
@@ -377,7 +379,8 @@ class Delivery:
         return self._metadata(result)
 
     def exception(self) -> Exception | None:
-        """The record's error; None if the record was delivered. Raises IllegalStateError before it is settled."""
+        """Return the record's error; None if the record was delivered. Raises IllegalStateError before it is
+        settled."""
         result = self._follow()
         if not result.settled:
             self.result()
@@ -405,7 +408,7 @@ class Delivery:
         return await self
 
     def future(self) -> asyncio.Future[RecordMetadata]:
-        """A future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
+        """Return a future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
 
         Cancelling the future ends only the wait, and the record is still sent. Call it in the event loop.
         """

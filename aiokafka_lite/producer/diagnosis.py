@@ -34,7 +34,7 @@ class ProducerDiagnosis(Diagnosis):
 def producer_diagnosis(
     service: Service, client: Client, config: ProducerConfig, pipeline: Pipeline | None, metrics: ProducerMetrics
 ) -> ProducerDiagnosis:
-    """The diagnosis of a producer, whose pipeline is None before the start."""
+    """Return the diagnosis of a producer, whose pipeline is None before the start."""
     partitions = [] if pipeline is None else list(pipeline.accumulator.partitions())
     newest = None if pipeline is None or pipeline.ids is None else pipeline.ids.newest
     fatal = None if pipeline is None else pipeline.settlement.fatal
@@ -48,7 +48,7 @@ def producer_diagnosis(
 
 
 def producer_health(service: Service, client: Client, pipeline: Pipeline | None, max_silence: float) -> Health:
-    """The health of a producer."""
+    """Return the health of a producer."""
     fatal = None if pipeline is None else pipeline.settlement.fatal
     refusal = None if pipeline is None else pipeline.id_refusal
     return health_of(
@@ -61,7 +61,7 @@ def producer_health(service: Service, client: Client, pipeline: Pipeline | None,
 
 
 def _states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
-    """The number of partitions in each state."""
+    """Return the number of partitions in each state."""
     states: dict[str, int] = {}
     for partition in partitions:
         states[partition.state.name] = states.get(partition.state.name, 0) + 1
@@ -69,11 +69,11 @@ def _states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
 
 
 def _busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:
-    """A line for each partition that holds batches or is not OPEN."""
+    """Return a line for each partition that holds batches or is not OPEN."""
     return bounded(
-        f"{each.topic_partition}: {each.state.name}, leader {each.leader}, level {each.level}, "
-        f"in flight {each.in_flight}, sent {len(each.sent)}, unsent {len(each.unsent)}, "
-        f"open {'no' if each.open is None else 'yes'}"
-        for each in partitions
-        if each.has_batches or each.state is not PartitionState.OPEN
+        f"{partition.topic_partition}: {partition.state.name}, leader {partition.leader}, level {partition.level}, "
+        f"in flight {partition.in_flight}, sent {len(partition.sent)}, unsent {len(partition.unsent)}, "
+        f"open {'no' if partition.open is None else 'yes'}"
+        for partition in partitions
+        if partition.has_batches or partition.state is not PartitionState.OPEN
     )

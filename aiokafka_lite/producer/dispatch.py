@@ -51,7 +51,7 @@ class ReadyQueue:
         self._waiter: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """The number of queued partitions."""
+        """Return the number of queued partitions."""
         return len(self._levels)
 
     def put_nowait(self, ready: Ready) -> None:

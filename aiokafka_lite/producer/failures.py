@@ -107,7 +107,7 @@ class Failures(AsyncIteration):
         return self
 
     async def __anext__(self) -> FailedRecord:
-        """The next failed record. A cancelled wait loses no record.
+        """Return the next failed record. A cancelled wait loses no record.
 
         Raises IllegalStateError in a forked process: the producer's tasks are in its parent.
         """
@@ -159,7 +159,7 @@ class FailureStreams:
         self._is_over = False
 
     def open(self, max_bytes: int) -> Failures:
-        """A new stream."""
+        """Return a new stream."""
         stream = Failures(max_bytes, self._check_process)
         self._streams.add(stream)
         if self._is_over:

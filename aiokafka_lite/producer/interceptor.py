@@ -56,33 +56,33 @@ class Interceptors:
             raise ConfigurationError(must_be("interceptors", "a list of interceptors", interceptors))
         self._interceptors = tuple(interceptors)
         self._errors = CallbackErrors()
-        for each in self._interceptors:
-            check_methods("interceptor", each, "on_send", "on_acknowledgement")
-            _check_takes_headers(each)
+        for interceptor in self._interceptors:
+            check_methods("interceptor", interceptor, "on_send", "on_acknowledgement")
+            _check_takes_headers(interceptor)
 
     def __len__(self) -> int:
         return len(self._interceptors)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Pass a record through all interceptors."""
-        for each in self._interceptors:
+        for interceptor in self._interceptors:
             try:
-                changed = each.on_send(record)
+                changed = interceptor.on_send(record)
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError(f"on_send must return a ProducerRecord, got {type(changed).__name__}")
             except RAISED as error:
-                self._log(each, "on_send", record.topic, error)
+                self._log(interceptor, "on_send", record.topic, error)
             else:
                 record = changed
         return record
 
     def on_acknowledgement(self, headers: Sequence[Header], metadata: RecordMetadata, error: Exception | None) -> None:
         """Notify all interceptors that a record with these headers is settled."""
-        for each in self._interceptors:
+        for interceptor in self._interceptors:
             try:
-                each.on_acknowledgement(metadata, error, headers)
+                interceptor.on_acknowledgement(metadata, error, headers)
             except RAISED as problem:
-                self._log(each, "on_acknowledgement", metadata.topic, problem)
+                self._log(interceptor, "on_acknowledgement", metadata.topic, problem)
 
     def refused(self, topic: str, partition: int | None, headers: Headers, error: Exception) -> None:
         """Notify all interceptors that a record was not accepted."""

@@ -91,7 +91,7 @@ class ProducerMetrics(Snapshot):
 
 
 def average(total: int, count: int) -> float | None:
-    """The average; None if there are no samples."""
+    """Return the average; None if there are no samples."""
     return total / count if count else None
 
 
@@ -106,7 +106,7 @@ def snapshot(
     batches_unsettled: int = 0,
     transactions: TransactionMetrics | None = None,
 ) -> ProducerMetrics:
-    """The current metrics: each counter, and the values computed from the counters."""
+    """Return the current metrics: each counter, and the values computed from the counters."""
     return ProducerMetrics(
         **vars(counters),
         buffered_bytes=buffered_bytes,

@@ -68,7 +68,7 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
 
 
 def may_be_written(error: BaseException) -> bool:
-    """Whether the broker may have written a batch although its request ended in this error.
+    """Return whether the broker may have written a batch although its request ended in this error.
 
     Only a few errors exclude this. A broker that no longer leads the partition may have appended the batch before,
     and its followers may have copied it.
@@ -77,7 +77,7 @@ def may_be_written(error: BaseException) -> bool:
 
 
 def frees_numbers(error: BaseException, batch: Batch) -> bool:
-    """Whether the leader expects the sequence numbers of a failed batch next, because it refused the batch."""
+    """Return whether the leader expects the sequence numbers of a failed batch next, because it refused the batch."""
     if batch.may_be_written or not isinstance(error, BrokerError):
         return False
     return not error.code.retriable and error.code not in _UNKNOWN_SEQUENCE

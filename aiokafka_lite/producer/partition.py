@@ -162,13 +162,13 @@ class PartitionProducer(PartitionBatches):
         return quiet and not self.in_flight and not self.has_batches
 
     def is_first(self, batch: Batch) -> bool:
-        """Whether this batch is the first that is not settled."""
+        """Return whether this batch is the first that is not settled."""
         return bool(self.sent) and self.sent[0] is batch
 
     # Batches to send.
 
     def take(self) -> Batch | None:
-        """The next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
+        """Return the next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
 
         The caller sends it at once, and reports exactly one of ``delivered``, ``failed``, ``refused``, ``split`` later.
         """
@@ -335,7 +335,7 @@ class PartitionProducer(PartitionBatches):
         return Next.NOTHING
 
     def pause(self) -> float:
-        """The seconds to back off: 0 if only the leader moved."""
+        """Return the seconds to back off: 0 if only the leader moved."""
         if self._skip_pause or not self._must_pause:
             return 0.0
         if self._backoff is None:

@@ -157,7 +157,7 @@ class Pipeline:
         self.transactions.parts.request_partitions()
 
     def required_transactions(self) -> Transactions:
-        """The transactions. Raises IllegalStateError if the producer has none."""
+        """Return the transactions. Raises IllegalStateError if the producer has none."""
         if self.transactions is None:
             raise IllegalStateError("transactions require transactional_id: Producer(..., transactional_id='orders-1')")
         return self.transactions
@@ -283,7 +283,7 @@ class Pipeline:
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def metrics(self, client: ClientMetrics, buffer_memory: int) -> ProducerMetrics:
-        """A snapshot of all stages."""
+        """Return a snapshot of all stages."""
         from .metrics import snapshot
 
         return snapshot(

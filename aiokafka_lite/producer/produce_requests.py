@@ -64,7 +64,7 @@ class ProduceRequests:
             versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
 
     def make(self, in_flight: list[InFlightBatch], *, takes_topic_ids: bool) -> tuple[ProduceRequest, int | None]:
-        """The request, and the newest version that can carry it: topics without a known id need names."""
+        """Return the request, and the newest version that can carry it: topics without a known id need names."""
         known = self._client.view.topics
         topics: dict[str, ProduceRequestTopic] = {}
         transactional = self._transactional_id is not None
@@ -106,7 +106,7 @@ class ProduceRequests:
         return request, _WITH_NAMES if names_topics else None
 
     def answers_of(self, in_flight: list[InFlightBatch], response: ProduceResponse) -> list[ProduceResponsePartition]:
-        """The answer for each batch. Partitions that were not in the request are ignored.
+        """Return the answer for each batch. Partitions that were not in the request are ignored.
 
         The batch of an omitted or repeated partition must get a result as well: it is retried as after a lost response.
         """

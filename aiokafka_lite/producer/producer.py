@@ -320,7 +320,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             return await self._running().arrow_acceptor.accept(topic, table)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction[K_contra, V_contra]:
-        """A transaction, for ``async with``: it begins with the body, and is committed or aborted at its end.
+        """Return a transaction, for ``async with``: it begins with the body, and is committed or aborted at its end.
 
         ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
         without it, each has ``api_timeout``. One transaction is open at a time.
@@ -355,7 +355,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
             await self._service.while_running(pipeline.flush())
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
-        """The partitions of a topic, with their leaders and replicas.
+        """Return the partitions of a topic, with their leaders and replicas.
 
         Waits for metadata for ``timeout`` seconds, by default ``max_block``. Raises UnknownTopic, InvalidTopic,
         AuthorizationError and KafkaTimeout.
@@ -368,7 +368,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     # Observing.
 
     def failures(self, *, max_bytes: int | None = None) -> Failures:
-        """A stream of the records that fail from now on: ``async for failure in producer.failures()``.
+        """Return a stream of the records that fail from now on: ``async for failure in producer.failures()``.
 
         Each item is a ``FailedRecord``, whose error is then not logged. The iteration ends when the producer has ended.
         Records that a call refuses are not in the stream, because the call raises. The stream keeps at most
@@ -380,7 +380,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return self._failures.open(limit)
 
     def metrics(self) -> ProducerMetrics:
-        """A snapshot of counters and gauges. May be called at any time; costs some microseconds."""
+        """Return a snapshot of counters and gauges. May be called at any time; costs some microseconds."""
         from ..cluster.metrics import client_metrics
         from .metrics import snapshot  # imported here: the dataclasses of the snapshot take 2 ms to import
 
@@ -391,7 +391,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return self._pipeline.metrics(client, memory)
 
     def health(self, *, max_silence: float = 60.0) -> Health:
-        """Whether the producer works, for liveness and readiness probes. Call it in the event loop.
+        """Return whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
         It is not live after a failure and after ``close``. A transactional producer is also not live after a final
         error, for example when another producer has fenced it. It is not ready before the start, while it closes, and
@@ -412,7 +412,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return self._client.traffic()
 
     def diagnose(self) -> ProducerDiagnosis:
-        """The state of the producer, its connections and its event loop, for a bug report: ``print`` it.
+        """Return the state of the producer, its connections and its event loop, for a bug report: ``print`` it.
 
         Sends no request and does not wait. Call it in the event loop.
         """
@@ -431,7 +431,7 @@ checks_constructor(Producer)
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
-    """A function that makes the metrics to push. It must not refer to the producer, because a task keeps it."""
+    """Return a function that makes the metrics to push. It must not refer to the producer, because a task keeps it."""
     reference = weakref.ref(producer)
 
     def report() -> Report:
@@ -455,7 +455,9 @@ def _late(client: Client, topic: str, partition: int | None, what: str, timeout:
 
 
 def _state_of(name: str, partition: int | None, view: ClusterView) -> str:
-    """The state of a topic or a partition in metadata, for the error of a call that waited for it without success."""
+    """Return the state of a topic or a partition in metadata, for the error of a call that waited for it without
+    success.
+    """
     known = view.topics.get(name)
     if known is None:
         return "; no broker has sent metadata of the topic yet"

@@ -33,12 +33,13 @@ NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
 
 
 def advance(sequence: int, count: int) -> int:
-    """The sequence number ``count`` records later. After 2147483647 comes 0."""
+    """Return the sequence number ``count`` records later. After 2147483647 comes 0."""
     return (sequence + count) & MAX_SEQUENCE
 
 
 def precedes(sequence: int, other: int) -> bool:
-    """Whether a sequence number comes before another number of the same identity. Both must be close together."""
+    """Return whether a sequence number comes before another number of the same identity. Both must be close
+    together."""
     return 0 < (other - sequence) & MAX_SEQUENCE < MAX_SEQUENCE // 2
 
 
@@ -60,11 +61,11 @@ class ProducerIds:
         self.newest = identity
 
     def admits(self, topic_partition: TopicPartition) -> bool:
-        """Whether batches of this partition may get sequence numbers. Without transactions, always."""
+        """Return whether batches of this partition may get sequence numbers. Without transactions, always."""
         return True
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether a newer identity has replaced this one. Always False without transactions."""
+        """Return whether a newer identity has replaced this one. Always False without transactions."""
         return False
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:
@@ -79,7 +80,8 @@ class ProducerIds:
             self.newer_than(identity)
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
-        """An identity under which a partition may start at sequence number 0; None if it must be requested first.
+        """Return an identity under which a partition may start at sequence number 0; None if it must be requested
+        first.
 
         ``used`` is the partition's previous identity. The epoch is increased locally, because brokers accept any higher
         epoch of a producer id. Only when all epochs of an id are used up, another id is requested.

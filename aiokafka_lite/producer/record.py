@@ -39,7 +39,7 @@ class PreparedRecord(NamedTuple):
 
 # Hot: runs for each record with headers.
 def size_of_headers(headers: tuple[Header, ...]) -> int:
-    """The bytes of ``buffer_memory`` that the headers of a record use."""
+    """Return the bytes of ``buffer_memory`` that the headers of a record use."""
     size = 0
     for header in headers:
         value: bytes | None = header[1]

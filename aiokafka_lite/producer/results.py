@@ -39,7 +39,7 @@ class Piece:
         raise NotImplementedError
 
     def outcomes(self) -> list[Outcome]:
-        """The outcome of each record, in their order."""
+        """Return the outcome of each record, in their order."""
         raise NotImplementedError
 
 

@@ -124,7 +124,7 @@ class Sender:
         return waits
 
     def metrics(self, queued_bytes: int) -> BrokerMetrics:
-        """A snapshot of this broker."""
+        """Return a snapshot of this broker."""
         from .metrics import BrokerMetrics  # imported here: its dataclasses take 2 ms to import
 
         p50, p90, p99, highest = self._latencies.at(0.5, 0.9, 0.99, 1.0)
@@ -178,7 +178,7 @@ class Sender:
             self._send(connection, in_flight)
 
     def _expects_lone(self) -> bool:
-        """Whether one caller sends one record after the other, and waits for each.
+        """Return whether one caller sends one record after the other, and waits for each.
 
         This is never true for several callers that send in one iteration of the loop. One request carries their
         records, and its answer wakes all callers. Requests with a single record would double the cost.
@@ -207,7 +207,7 @@ class Sender:
         return True
 
     async def _connect(self) -> Connection:
-        """The connection, once the broker allows the next request (KIP-219). Batches grow until then."""
+        """Return the connection, once the broker allows the next request (KIP-219). Batches grow until then."""
         while True:
             connection = self._connection
             if connection is None or not connection.ready:
@@ -260,7 +260,7 @@ class Sender:
                 self._answers.unreachable(partition, error)
 
     def _collect(self, first: Ready) -> list[InFlightBatch]:
-        """The content of the next request: one batch of each queued partition, until the request is full.
+        """Return the content of the next request: one batch of each queued partition, until the request is full.
 
         Partitions with more data are queued again, at the end.
         """
@@ -431,5 +431,5 @@ class Senders:
         return entry is None or entry[0].is_reachable
 
     def metrics(self) -> dict[int, BrokerMetrics]:
-        """A snapshot of each broker that records were sent to."""
+        """Return a snapshot of each broker that records were sent to."""
         return {node_id: sender.metrics(self._load[node_id]) for node_id, (sender, _) in self._senders.items()}

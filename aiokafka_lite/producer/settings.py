@@ -54,7 +54,9 @@ class ProducerSettings(ClientSettings, total=False):
 
 
 def configs(bootstrap_servers: str | Iterable[str], settings: ProducerSettings) -> tuple[ClientConfig, ProducerConfig]:
-    """The settings as two validated configurations. Raises ConfigurationError for unknown and for wrong settings."""
+    """Return the settings as two validated configurations. Raises ConfigurationError for unknown and for wrong
+    settings.
+    """
     of_client = {field.name for field in dataclasses.fields(ClientConfig)} - {"bootstrap_servers"}
     of_producer = {field.name for field in dataclasses.fields(ProducerConfig)}
     for name in settings:

@@ -119,7 +119,7 @@ class Settlement:
         self._counters.records_failed += len(records)
 
     def partitions(self) -> list[PartitionProducer]:
-        """The partitions that have unsettled batches."""
+        """Return the partitions that have unsettled batches."""
         return list(dict.fromkeys(self._partitions.values()))
 
     # Settled batches.

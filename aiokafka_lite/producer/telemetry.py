@@ -8,7 +8,7 @@ from .metrics import ProducerMetrics
 
 
 def producer_report(metrics: ProducerMetrics) -> Report:
-    """The current metrics."""
+    """Return the current metrics."""
     counters = {
         "record.send.total": metrics.records_sent,
         "record.error.total": metrics.records_failed,

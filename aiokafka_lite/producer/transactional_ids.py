@@ -59,7 +59,7 @@ class TransactionalIds(ProducerIds):
         return len(self._added)
 
     def admits(self, topic_partition: TopicPartition) -> bool:
-        """Whether a batch of this partition may get sequence numbers now. Adds the partition if necessary."""
+        """Return whether a batch of this partition may get sequence numbers now. Adds the partition if necessary."""
         if not self.accepts_batches:
             return False
         if topic_partition in self._added:
@@ -72,11 +72,11 @@ class TransactionalIds(ProducerIds):
         return False
 
     def has_replaced(self, identity: ProducerIdAndEpoch) -> bool:
-        """Whether the coordinator has assigned another identity after this one."""
+        """Return whether the coordinator has assigned another identity after this one."""
         return identity != self.newest
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
-        """The identity that the coordinator assigned (rule 1), also if the partition has used it already."""
+        """Return the identity that the coordinator assigned (rule 1), also if the partition has used it already."""
         return self.newest
 
     def discard(self, identity: ProducerIdAndEpoch) -> None:

@@ -116,7 +116,7 @@ _part_decoders: dict[tuple[type[Any], int, str], PartDecoders] = {}
 
 
 def encoder(cls: type[Any], version: int) -> Encoder:
-    """The compiled encoder: ``encode(message, out)``. It raises Python's own errors for wrong values."""
+    """Return the compiled encoder: ``encode(message, out)``. It raises Python's own errors for wrong values."""
     made = _encoders.get((cls, version))
     if made is None:
         made = _encoders[cls, version] = _compile_encoder(cls, version)
@@ -124,7 +124,9 @@ def encoder(cls: type[Any], version: int) -> Encoder:
 
 
 def decoder(cls: type[Any], version: int) -> Decoder:
-    """The compiled decoder: ``decode(data, position) -> (message, end)``. It raises IndexError for truncated data."""
+    """Return the compiled decoder: ``decode(data, position) -> (message, end)``. It raises IndexError for truncated
+    data.
+    """
     made = _decoders.get((cls, version))
     if made is None:
         made = _decoders[cls, version] = _compile_decoder(cls, version)
@@ -165,7 +167,8 @@ class PartDecoders(NamedTuple):
 
 
 def part_decoders(cls: type[Any], version: int, array: str) -> PartDecoders:
-    """The compiled decoders of a message without tagged fields; ``array`` names the field, an array of structs."""
+    """Return the compiled decoders of a message without tagged fields; ``array`` names the field, an array of
+    structs."""
     made = _part_decoders.get((cls, version, array))
     if made is None:
         made = _part_decoders[cls, version, array] = _compile_parts(cls, version, array)
@@ -207,7 +210,7 @@ def _has_records(cls: type[Any]) -> bool:
 
 
 def _least_size(item: Any, version: int, flexible: bool) -> int:
-    """The smallest size in bytes of one array element."""
+    """Return the smallest size in bytes of one array element."""
     if isinstance(item, type):
         specs = item.specs.values()  # type: ignore[attr-defined]
         fields = (spec for spec in specs if version in spec.versions and spec.tag is None)
@@ -221,7 +224,7 @@ def _least_size(item: Any, version: int, flexible: bool) -> int:
 
 
 def _wide(spec: Spec) -> tuple[str, int]:
-    """The format and the size of a length in versions before the flexible ones."""
+    """Return the format and the size of a length in versions before the flexible ones."""
     return ("h", 2) if spec.wire == "string" else ("i", 4)
 
 
@@ -266,11 +269,11 @@ class _Source:
         self.lines.append("    " * self.depth + line)
 
     def name(self, prefix: str) -> str:
-        """A new local name."""
+        """Return a new local name."""
         return self.bind(prefix, None)
 
     def bind(self, prefix: str, value: Any) -> str:
-        """A new name for ``value`` in the generated code."""
+        """Return a new name for ``value`` in the generated code."""
         name = f"{prefix}_{len(self.names)}"
         self.names[name] = value
         return name
@@ -329,7 +332,8 @@ def _check_absent(source: _Source, spec: Spec, label: str, where: str) -> None:
 
 
 def _differs(source: _Source, spec: Spec, where: str) -> str:
-    """The condition that the value of a field differs from its default. A struct of numbers is compared inline."""
+    """Return the condition that the value of a field differs from its default. A struct of numbers is compared
+    inline."""
     if isinstance(spec.item, type) and spec.wire == "struct" and spec.default is not None:
         specs: dict[str, Spec] = spec.item.specs  # type: ignore[attr-defined]
         if all(each.wire in FIXED for each in specs.values()):

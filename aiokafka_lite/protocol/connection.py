@@ -90,7 +90,9 @@ class ClientProtocol(Generic[P]):
         return out
 
     def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
-        """The frame of a request without a response: Produce with acks=0. Raises the errors of ``encode_request``."""
+        """Return the frame of a request without a response: Produce with acks=0. Raises the errors of
+        ``encode_request``.
+        """
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)
@@ -311,7 +313,7 @@ def _text(frame: Buffer, start: int, stop: int) -> str:
 
 
 def encode_response(header: RequestHeader, response: Response) -> bytearray:
-    """The frame with the response to a request, in the request's version."""
+    """Return the frame with the response to a request, in the request's version."""
     out = open_frame()
     out += _CORRELATION_ID.pack(header.correlation_id)
     if _response_is_flexible(messages.REQUESTS[header.api_key], header.version):
@@ -321,7 +323,7 @@ def encode_response(header: RequestHeader, response: Response) -> bytearray:
 
 
 def encode_unsupported_api_versions(header: RequestHeader, response: ApiVersionsResponse) -> bytearray:
-    """The frame with the response to ApiVersions of an unknown version. It is always in version 0.
+    """Return the frame with the response to ApiVersions of an unknown version. It is always in version 0.
 
     ``response`` has the code UNSUPPORTED_VERSION and, since Kafka 2.4, the supported versions of ApiVersions.
     """

@@ -12,7 +12,7 @@ from .schema import BLOBS, LONGEST_STRING, MISSING, Message, Spec
 
 
 def describe_encode_error(message: Message, version: int) -> str | None:
-    """The first wrong field of ``message`` with its error; None if no field is wrong."""
+    """Return the first wrong field of ``message`` with its error; None if no field is wrong."""
     return _check_struct(message, type(message), version, type(message).__name__)
 
 

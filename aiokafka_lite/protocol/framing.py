@@ -266,7 +266,8 @@ class FrameSplitter:
         return frames
 
     def get_buffer(self) -> memoryview:
-        """The buffer for the next bytes of the stream, until ``received`` is called. Empty only if ``starved``."""
+        """Return the buffer for the next bytes of the stream, until ``received`` is called. Empty only if
+        ``starved``."""
         if self.error:
             raise self.error
         if self._large is not None:
@@ -366,7 +367,7 @@ class FrameSplitter:
         return not self.starved
 
     def _next_room(self) -> int:
-        """The bytes of the frame that may be received before the next growth."""
+        """Return the bytes of the frame that may be received before the next growth."""
         if self._filled >= MAPPED and isinstance(self._memory, WaitingFrameMemory):
             return self._filled + MAPPED  # the buffer has its final size already
         return max(SECOND_CHUNK, self._filled * GROWTH)
@@ -400,7 +401,7 @@ class FrameSplitter:
         )
 
     def _check_size(self, size: int) -> ProtocolError | None:
-        """The error of a wrong size, else None.
+        """Return the error of a wrong size, else None.
 
         The first size of a stream is also compared with the first bytes of other protocols, which may be a size within
         the limit.
@@ -423,7 +424,7 @@ _HTTP_METHODS = frozenset({b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE",
 
 
 def _other_protocol(prefix: bytes) -> str:
-    """A description of the peer if its first bytes belong to another known protocol; else empty."""
+    """Return a description of the peer if its first bytes belong to another known protocol; else empty."""
     if prefix == b"HTTP":
         return "an HTTP server responded, so the port is probably wrong"
     if prefix in _HTTP_METHODS:
@@ -436,7 +437,7 @@ def _other_protocol(prefix: bytes) -> str:
 
 
 def open_frame() -> bytearray:
-    """A new frame to append a message to. It has room for the size, which ``close_frame`` writes."""
+    """Return a new frame to append a message to. It has room for the size, which ``close_frame`` writes."""
     return bytearray(SIZE_PREFIX)
 
 

@@ -74,7 +74,7 @@ class Spec(NamedTuple):
     most: int | None = None
 
     def is_nullable(self, version: int) -> bool:
-        """Whether the field may be null in this version."""
+        """Return whether the field may be null in this version."""
         return self.nullable is not None and version in self.nullable
 
 
@@ -256,17 +256,17 @@ def _first_init(self: Struct, **values: object) -> None:
 
 
 def _compiled_init(cls: type[Any]) -> Callable[..., None]:
-    """The ``__init__`` that @dataclass would make. It is compiled when the first object is made."""
+    """Return the ``__init__`` that @dataclass would make. It is compiled when the first object is made."""
     scope: dict[str, Any] = {"MISSING": MISSING}
     parameters, lines = ["self"], ["    pass\n"]
-    for each in dataclasses.fields(cls):
-        name, value = each.name, each.name
-        if each.default_factory is not MISSING:
-            scope[f"make_{name}"] = each.default_factory
+    for field in dataclasses.fields(cls):
+        name, value = field.name, field.name
+        if field.default_factory is not MISSING:
+            scope[f"make_{name}"] = field.default_factory
             parameters.append(f"{name}=MISSING")
             value = f"make_{name}() if {name} is MISSING else {name}"
-        elif each.default is not MISSING:
-            scope[f"default_{name}"] = each.default
+        elif field.default is not MISSING:
+            scope[f"default_{name}"] = field.default
             parameters.append(f"{name}=default_{name}")
         else:
             parameters.append(name)

@@ -29,7 +29,7 @@ class VersionTable:
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, peer: str) -> VersionTable:
-        """The table in a response to ApiVersions. ``peer`` names the broker in error texts."""
+        """Return the table in a response to ApiVersions. ``peer`` names the broker in error texts."""
         ranges = _shared_ranges(tuple((api.api_key, api.min_version, api.max_version) for api in response.api_keys))
         # An epoch of -1 means that the broker does not know the finalized features.
         finalized = response.finalized_features if response.finalized_features_epoch >= 0 else []
@@ -37,30 +37,35 @@ class VersionTable:
 
     @classmethod
     def newest(cls, requests: dict[int, Any], peer: str) -> VersionTable:
-        """A table with all versions of ``requests``, for a peer that supports the same versions."""
+        """Return a table with all versions of ``requests``, for a peer that supports the same versions."""
         return cls({key: request.versions for key, request in requests.items()}, peer)
 
     def __repr__(self) -> str:
         return f"<VersionTable of {self.peer}: {len(self._ranges)} APIs>"
 
     def __str__(self) -> str:
-        """The versions by API key: ``0:3-13 1:4-18``."""
+        """Return the versions by API key: ``0:3-13 1:4-18``."""
         return " ".join(f"{key}:{first}-{last}" for key, (first, last) in sorted(self._ranges.items()))
 
     def offered(self, cls: type[Message]) -> Versions | None:
-        """The broker's versions of an API, even if this client supports none of them. None if the API is missing."""
+        """Return the broker's versions of an API, even if this client supports none of them. None if the API is
+        missing.
+        """
         return self._ranges.get(cls.api_key)
 
     def has_api(self, api_key: int) -> bool:
-        """Whether the broker offers an API, for a caller that does not import its message."""
+        """Return whether the broker offers an API, for a caller that does not import its message."""
         return api_key in self._ranges
 
     def supports(self, feature: Since) -> bool:
-        """Whether both sides support the version in which a feature begins: ``supports(FetchRequest.TOPIC_IDS)``."""
+        """Return whether both sides support the version in which a feature begins:
+        ``supports(FetchRequest.TOPIC_IDS)``.
+        """
         return self._both_support(feature.message, feature)
 
     def level(self, feature: str) -> int:
-        """The level of a finalized feature, such as ``transaction.version``. 0 if the cluster does not have it."""
+        """Return the level of a finalized feature, such as ``transaction.version``. 0 if the cluster does not have
+        it."""
         return self._features.get(feature, 0)
 
     def require(self, feature: Since, what: str) -> None:
@@ -76,7 +81,7 @@ class VersionTable:
         return offered is not None and version in offered and version in cls.versions
 
     def maximum(self, cls: type[Message], at_most: int = MAX_VERSION) -> int | None:
-        """The newest common version, at most ``at_most``. None if there is none."""
+        """Return the newest common version, at most ``at_most``. None if there is none."""
         offered = self.offered(cls)
         if offered is None:
             return None
@@ -85,7 +90,7 @@ class VersionTable:
         return version if self._both_support(cls, version) else None
 
     def pick(self, cls: type[Message], at_most: int = MAX_VERSION) -> int:
-        """The newest common version, at most ``at_most``.
+        """Return the newest common version, at most ``at_most``.
 
         Raises ``UnsupportedVersion``, which names the API and the versions of both sides.
         """
@@ -142,7 +147,7 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
 
 
 def version_after_refusal(asked: int, answer: ApiVersionsResponse, peer: str) -> int:
-    """The version of ApiVersions to send next, after ``answer`` has refused version ``asked``.
+    """Return the version of ApiVersions to send next, after ``answer`` has refused version ``asked``.
 
     The newest common version, or 0 if the answer has none. It is always below ``asked``, so the retries end. Raises
     ``UnsupportedVersion`` if there is no version left.

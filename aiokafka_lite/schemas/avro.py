@@ -129,7 +129,7 @@ def _read_raw_bytes(data: bytes, start: int) -> object:
 
 
 def _checked(given: GivenAvro) -> Schema:
-    """The schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
+    """Return the schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
     schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
     if not schema.references:  # a schema with references is resolved when the registry has sent the referenced schemas
         _writer_of(_parse(_resolve(parsed, [])))
@@ -178,7 +178,7 @@ def _wrong_schema(error: Exception) -> ConfigurationError:
 
 
 def _name_of(schema: Any) -> str:
-    """The full name of a named type, else an empty string."""
+    """Return the full name of a named type, else an empty string."""
     name = schema.get("name", "") if isinstance(schema, Mapping) else ""
     namespace = schema.get("namespace", "") if name and "." not in name else ""
     return f"{namespace}.{name}" if namespace else name

@@ -132,7 +132,7 @@ class SchemaRegistryClient(AsyncContext):
         return registered
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """The id and version of a schema that the subject has. The answer is cached.
+        """Return the id and version of a schema that the subject has. The answer is cached.
 
         Raises SchemaRegistryError with code 40401 for an unknown subject, 40403 for a schema that is not in it.
         """
@@ -150,12 +150,12 @@ class SchemaRegistryClient(AsyncContext):
         return await self._once((path, subject, schema, normalize), ask)
 
     async def by_id(self, schema_id: int) -> Schema:
-        """The schema with this id. The answer is cached."""
+        """Return the schema with this id. The answer is cached."""
         whole("schema_id", schema_id)
         return await self._once(schema_id, lambda: self._schema(f"/schemas/ids/{schema_id}"))
 
     async def by_guid(self, guid: str) -> Schema:
-        """The schema with this GUID, which registries have since Confluent Platform 8. The answer is cached."""
+        """Return the schema with this GUID, which registries have since Confluent Platform 8. The answer is cached."""
         text("guid", guid)
         return await self._once(guid, lambda: self._schema(f"/schemas/guids/{_quoted(guid)}"))
 
@@ -163,13 +163,14 @@ class SchemaRegistryClient(AsyncContext):
         return _schema_of(_dict(await self._http.request("GET", path)))
 
     async def by_version(self, subject: str, version: int) -> RegisteredSchema:
-        """One version of a subject, from 1 on. The answer is cached."""
+        """Return one version of a subject, from 1 on. The answer is cached."""
         text("subject", subject)
         whole("version", version, 1)
         return await self._once((subject, version), lambda: self._version(subject, str(version)))
 
     async def latest(self, subject: str) -> RegisteredSchema:
-        """The newest version of a subject. The answer is not cached; calls at the same time share one request."""
+        """Return the newest version of a subject. The answer is not cached; calls at the same time share one
+        request."""
         text("subject", subject)
         # A request that began before a registration may return the version before it.
         key = ("latest", subject, self._registrations)
@@ -182,7 +183,7 @@ class SchemaRegistryClient(AsyncContext):
     async def check_compatibility(
         self, subject: str, schema: Schema, *, version: int | Literal["latest"] | None = None
     ) -> Compatibility:
-        """Whether a schema may become the next version of a subject, by the subject's compatibility level.
+        """Return whether a schema may become the next version of a subject, by the subject's compatibility level.
 
         The registry compares with the versions that the level requires, or only with ``version``: a number, or
         ``"latest"``. A subject without versions is compatible with any schema.
@@ -218,7 +219,7 @@ class SchemaRegistryClient(AsyncContext):
     # Subjects.
 
     async def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """The names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted subjects."""
+        """Return the names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted subjects."""
         parameters = {"subjectPrefix": text("prefix", prefix)} if prefix else {}
         if deleted:
             parameters["deleted"] = "true"
@@ -226,7 +227,7 @@ class SchemaRegistryClient(AsyncContext):
         return [subject for subject in subjects if subject.startswith(prefix)]  # Karapace does not know the parameter
 
     async def versions(self, subject: str) -> list[int]:
-        """The versions of a subject."""
+        """Return the versions of a subject."""
         path = f"/subjects/{_quoted(text('subject', subject))}/versions"
         return _list(await self._http.request("GET", path, subject=subject), int)
 
@@ -259,7 +260,8 @@ class SchemaRegistryClient(AsyncContext):
     # Settings.
 
     async def compatibility(self, subject: str | None = None) -> CompatibilityLevel:
-        """The compatibility level of a subject, or of the registry, which applies to subjects without a level."""
+        """Return the compatibility level of a subject, or of the registry, which applies to subjects without a
+        level."""
         return cast(CompatibilityLevel, await self._setting("config", subject, "compatibilityLevel"))
 
     async def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> None:
@@ -267,7 +269,7 @@ class SchemaRegistryClient(AsyncContext):
         await self._http.request("PUT", _setting_path("config", subject), {"compatibility": level}, subject=subject)
 
     async def mode(self, subject: str | None = None) -> Mode:
-        """The mode of a subject, or of the registry: whether schemas may be registered."""
+        """Return the mode of a subject, or of the registry: whether schemas may be registered."""
         return cast(Mode, await self._setting("mode", subject, "mode"))
 
     async def set_mode(self, mode: Mode, subject: str | None = None) -> None:
@@ -282,7 +284,7 @@ class SchemaRegistryClient(AsyncContext):
     # One request for one schema.
 
     async def _once(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The cached value for ``key``, otherwise the answer of ``ask``, which is then cached."""
+        """Return the cached value for ``key``, otherwise the answer of ``ask``, which is then cached."""
         if key not in self._cache:
 
             async def ask_and_cache() -> T:
@@ -302,12 +304,12 @@ def _quoted(name: str) -> str:
 
 
 def _setting_path(name: str, subject: str | None) -> str:
-    """The path of a setting of a subject, or of the registry."""
+    """Return the path of a setting of a subject, or of the registry."""
     return f"/{name}" if subject is None else f"/{name}/{_quoted(text('subject', subject))}"
 
 
 def _body(schema: Schema) -> dict[str, object]:
-    """A schema as requests carry it. Avro has no field for the type, because old registries know only Avro."""
+    """Return a schema as requests carry it. Avro has no field for the type, because old registries know only Avro."""
     if not isinstance(schema, Schema):
         raise TypeError(must_be("schema", "a Schema(text, type)", schema))
     body: dict[str, object] = {"schema": schema.text}

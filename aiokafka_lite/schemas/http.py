@@ -149,7 +149,7 @@ class RegistryHttp:
         subject: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> Any:
-        """The JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
+        """Return the JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
         self.check_process()
         backoff = Backoff(*self._backoff, random=self._random)
         failure: KafkaError | None = None
@@ -187,7 +187,7 @@ class RegistryHttp:
                 await asyncio.sleep(backoff.next())
 
     def _was_closed(self, error: KafkaError) -> bool:
-        """Whether the peer closed or refused the connection. A Kafka broker closes it after an HTTP request."""
+        """Return whether the peer closed or refused the connection. A Kafka broker closes it after an HTTP request."""
         cause = error.__cause__
         return isinstance(cause, self._httpx.RequestError) and not isinstance(cause, self._httpx.TimeoutException)
 
@@ -244,7 +244,7 @@ class RegistryHttp:
 
 
 def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] | None]:
-    """The addresses of a registry, and the first user name and password that one of them contains."""
+    """Return the addresses of a registry, and the first user name and password that one of them contains."""
     urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str | Mapping) else [url]
     if not urls:
         raise ConfigurationError("url must be the http:// or https:// address of a schema registry, got none")
@@ -254,7 +254,7 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
-    """An address without a slash at its end, and the user name and password that it contains."""
+    """Return an address without a slash at its end, and the user name and password that it contains."""
     problem = f"url must be the http:// or https:// address of a schema registry, got {disclosure.url(url)}"
     if not isinstance(url, str):
         raise ConfigurationError(problem)
@@ -276,7 +276,7 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
 
 
 async def _token_of(given: TokenProvider | Secret) -> Secret:
-    """The token for one request. A synchronous function runs in a thread, because it may block."""
+    """Return the token for one request. A synchronous function runs in a thread, because it may block."""
     if isinstance(given, Secret):
         return given
     is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
@@ -304,7 +304,7 @@ def _check_token(token: object) -> None:
 
 
 def _is_token(token: str) -> bool:
-    """Whether a header can carry the token. An error of httpx would quote the whole header (rule 3)."""
+    """Return whether a header can carry the token. An error of httpx would quote the whole header (rule 3)."""
     return re.fullmatch(r"[\x21-\x7e]+", token) is not None
 
 
@@ -324,7 +324,7 @@ async def _refuse_brokers(closed: Mapping[str, KafkaError]) -> None:
 
 
 def _lost(url: str, error: BaseException) -> KafkaError:
-    """The error for a request without an answer."""
+    """Return the error for a request without an answer."""
     reason: BaseException | None = error
     while reason is not None:
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -338,7 +338,7 @@ def _lost(url: str, error: BaseException) -> KafkaError:
 
 
 def _place(location: str) -> str:
-    """The address that an answer redirects to, without the parts that may contain a secret (rule 3)."""
+    """Return the address that an answer redirects to, without the parts that may contain a secret (rule 3)."""
     try:
         parts = urlsplit(location)
     except ValueError:
@@ -351,7 +351,7 @@ class _UnusableAnswer(Exception):
 
 
 async def _content(answer: Any) -> bytes:
-    """The content of an answer of httpx. Raises _UnusableAnswer if it takes too much memory."""
+    """Return the content of an answer of httpx. Raises _UnusableAnswer if it takes too much memory."""
     if "," in answer.headers.get("content-encoding", ""):
         raise _UnusableAnswer("the answer is compressed more than once")
     content = bytearray()
@@ -364,7 +364,7 @@ async def _content(answer: Any) -> bytes:
 
 
 def _refusal(url: str, what: str, subject: str | None, status: int, content: object, problem: str) -> KafkaError:
-    """The error for an answer that is not a success, or whose content has a ``problem``."""
+    """Return the error for an answer that is not a success, or whose content has a ``problem``."""
     code, message = status, ""
     if isinstance(content, dict):
         message = harmless(str(content.get("message", "")), _LONGEST_QUOTE)

@@ -129,7 +129,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         self._validate = validate
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
-        """The object; a coroutine until the schema is known. Raises ValueError for bytes without an id."""
+        """Return the object; a coroutine until the schema is known. Raises ValueError for bytes without an id."""
         if self._validate:
             return super().deserialize(topic, data, headers)
         start = read_name(data).end if find_header(self.part, headers) is None else 0
@@ -152,7 +152,7 @@ def _read(data: bytes, start: int) -> object:
 
 
 def _checked(given: GivenJsonSchema) -> Schema:
-    """The schema as a ``Schema``. Raises ConfigurationError if it is not a JSON Schema."""
+    """Return the schema as a ``Schema``. Raises ConfigurationError if it is not a JSON Schema."""
     schema, parsed = given_schema(given, "JSON", (Mapping,), "JSON text, a dict or a Schema")
     if not isinstance(parsed, dict):
         raise ConfigurationError(must_be("schema", "a JSON object", parsed))
@@ -164,7 +164,7 @@ def _checked(given: GivenJsonSchema) -> Schema:
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    """The validator of the draft that the schema names. By default draft 7, as Confluent's registry assumes."""
+    """Return the validator of the draft that the schema names. By default draft 7, as Confluent's registry assumes."""
     jsonschema = extra("jsonschema", "json-schema")
     return getattr(jsonschema, f"{_draft(schema) or 'Draft7'}Validator")
 
@@ -179,7 +179,7 @@ def _draft(schema: object) -> str | None:
 
 
 async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
-    """The check for a schema and the schemas that it refers to."""
+    """Return the check for a schema and the schemas that it refers to."""
     parsed = json.loads(schema.text)
     if _draft(parsed) is None:
         logger.warning("the $schema %s is not known; the data is checked as draft 7", shown(parsed["$schema"]))

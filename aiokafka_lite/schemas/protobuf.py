@@ -41,12 +41,12 @@ class ProtobufMessage(Protocol):
     DESCRIPTOR: Any
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - the name of Google's library
-        """The bytes of the message."""
+        """Return the bytes of the message."""
         ...
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802
-        """The message of these bytes."""
+        """Return the message of these bytes."""
         ...
 
 
@@ -93,7 +93,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
         return await self._schema_of(self._descriptor.file)
 
     async def _schema_of(self, file: Any) -> Schema:
-        """The schema of a file. The files that it imports are registered first."""
+        """Return the schema of a file. The files that it imports are registered first."""
         references = []
         for used in file.dependencies:
             if used.name not in BUILT_IN:
@@ -257,7 +257,7 @@ def _checked(message_type: type[M]) -> type[M]:
 
 
 def _path_of(descriptor: Any, *, skips_map_entries: bool = False) -> list[int]:
-    """The path of a message type: the index of the outer type in the file, then of each nested type.
+    """Return the path of a message type: the index of the outer type in the file, then of each nested type.
 
     The compiler makes a nested type for each map. In a normalized schema it is a map again and does not count.
     """

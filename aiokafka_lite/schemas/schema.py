@@ -38,7 +38,7 @@ class Schema:
             raise ConfigurationError(must_be("text", "the text of a schema", self.text))
         if self.type not in ("AVRO", "JSON", "PROTOBUF"):
             raise ConfigurationError(must_be("type", "'AVRO', 'JSON' or 'PROTOBUF'", self.type))
-        object.__setattr__(self, "references", tuple(SchemaReference(*each) for each in self.references))
+        object.__setattr__(self, "references", tuple(SchemaReference(*reference) for reference in self.references))
 
 
 class RegisteredSchema(NamedTuple):

@@ -96,7 +96,7 @@ class SchemaSerializer(ABC, Generic[T]):
 
     # Hot: runs for each record.
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes | Awaitable[bytes]:
-        """The bytes to write; a coroutine until the schema of the topic is known."""
+        """Return the bytes to write; a coroutine until the schema of the topic is known."""
         resolved = self.of_topic.get(topic)
         if resolved is None:
             return self._serialize_first(topic, data, headers)
@@ -140,13 +140,13 @@ class SchemaSerializer(ABC, Generic[T]):
         return _Resolved(write, b"", header(self.part, registered.guid, indexes))
 
     async def _schema_to_register(self) -> Schema:
-        """The schema of this serializer."""
+        """Return the schema of this serializer."""
         assert self._schema is not None, "the constructor requires it"
         return self._schema
 
     @abstractmethod
     async def _writer(self, schema: Schema) -> Write:
-        """The function that writes with a schema of the registry."""
+        """Return the function that writes with a schema of the registry."""
 
     def _indexes(self, schema: Schema) -> bytes:
         """Return the bytes after the id: for Protobuf, the path of the message type in the file of the schema."""
@@ -174,7 +174,8 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
-        """The object, or its coroutine while the schema is not known. Raises ValueError for bytes without an id."""
+        """Return the object, or its coroutine while the schema is not known. Raises ValueError for bytes without an
+        id."""
         in_header = find_header(self.part, headers) if headers else None
         if in_header is None:
             name, end = read_name(data)
@@ -196,11 +197,13 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     @abstractmethod
     async def _reader(self, schema: Schema) -> Read:
-        """The function that reads bytes of this schema. Raises ConfigurationError for a schema of another format."""
+        """Return the function that reads bytes of this schema. Raises ConfigurationError for a schema of another
+        format.
+        """
 
 
 def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
-    """The schema that the user gave for a format whose schemas are JSON, and its parsed text.
+    """Return the schema that the user gave for a format whose schemas are JSON, and its parsed text.
 
     ``given`` may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these types for the
     error. Raises ConfigurationError.
@@ -222,7 +225,7 @@ def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], wha
 
 
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
-    """The schemas that a schema refers to, directly or indirectly, by the names in its text.
+    """Return the schemas that a schema refers to, directly or indirectly, by the names in its text.
 
     A schema comes after the schemas that it uses. Raises ProtocolError for a circle of references, for a name that two
     levels use, and for more than ``MOST_REFERENCED`` schemas.

@@ -37,12 +37,12 @@ class SchemaName(NamedTuple):
 
 
 def prefix(schema_id: int) -> bytes:
-    """The bytes in front of a key or value."""
+    """Return the bytes in front of a key or value."""
     return b"\0" + schema_id.to_bytes(4, "big")
 
 
 def is_guid(text: str) -> bool:
-    """Whether a header can carry this GUID."""
+    """Return whether a header can carry this GUID."""
     try:
         return bool(uuid.UUID(text))
     except ValueError:
@@ -50,12 +50,12 @@ def is_guid(text: str) -> bool:
 
 
 def header(part: Part, guid: str, indexes: bytes = b"") -> Header:
-    """The header that takes the place of a prefix."""
+    """Return the header that takes the place of a prefix."""
     return Header(HEADER_NAMES[part], b"\1" + uuid.UUID(guid).bytes + indexes)
 
 
 def find_header(part: Part, headers: Sequence[Header]) -> bytes | None:
-    """The content of the last header with a GUID; None if there is no such header."""
+    """Return the content of the last header with a GUID; None if there is no such header."""
     name = HEADER_NAMES[part]
     return next((value for key, value in reversed(headers) if key == name), None)
 
@@ -67,11 +67,11 @@ def remove_header(part: Part, headers: list[Header]) -> None:
     """
     name = HEADER_NAMES[part]
     if any(key == name for key, _ in headers):
-        headers[:] = [each for each in headers if each.key != name]
+        headers[:] = [header for header in headers if header.key != name]
 
 
 def read_name(data: bytes) -> SchemaName:
-    """The schema's id or GUID at the start. Raises ValueError."""
+    """Return the schema's id or GUID at the start. Raises ValueError."""
     if len(data) >= _ID_END and data[0] == _ID:
         return SchemaName(int.from_bytes(data[1:_ID_END], "big"), _ID_END)
     if len(data) >= _GUID_END and data[0] == _GUID:
@@ -91,7 +91,7 @@ def write_indexes(path: Sequence[int]) -> bytes:
 
 
 def read_indexes(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The path that begins at ``start``, and the position after it. Raises ValueError."""
+    """Return the path that begins at ``start``, and the position after it. Raises ValueError."""
     count, end = _varint(data, start)
     if not 0 <= count <= _MOST_INDEXES:
         raise ValueError(f"the path of the message type has {count} indexes; at most {_MOST_INDEXES} are accepted")

@@ -20,7 +20,7 @@ _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
 
 
 async def is_kafka(url: str) -> bool:
-    """Whether a Kafka broker without TLS answers at the host and port of the address."""
+    """Return whether a Kafka broker without TLS answers at the host and port of the address."""
     parts = urlsplit(url)
     answer = b""
     with anyio.move_on_after(_TIMEOUT):

@@ -26,7 +26,7 @@ class Deserializer(Protocol[T_co]):
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
-        """The key or value of a record with these headers."""
+        """Return the key or value of a record with these headers."""
         ...
 
 
@@ -90,7 +90,8 @@ class IntDeserializer:
 
 
 def as_deserializer(name: str, given: object) -> Deserializer[object]:
-    """The deserializer for the setting ``name``: an object with ``deserialize``, or a function of the bytes alone.
+    """Return the deserializer for the setting ``name``: an object with ``deserialize``, or a function of the bytes
+    alone.
 
     Raises ConfigurationError for anything else.
     """
@@ -106,12 +107,15 @@ def as_deserializer(name: str, given: object) -> Deserializer[object]:
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Whether its results must always be awaited. A plain function may return an awaitable; this is detected later."""
+    """Return whether its results must always be awaited. A plain function may return an awaitable; this is detected
+    later.
+    """
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 
 def concerns_record(error: BaseException) -> bool:
-    """Whether the record is the cause of a deserializer's exception, so that the record may be skipped or rejected.
+    """Return whether the record is the cause of a deserializer's exception, so that the record may be skipped or
+    rejected.
 
     An error of a schema registry that does not answer, refuses the credentials or is closed does not concern the
     record.

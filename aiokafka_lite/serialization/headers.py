@@ -17,7 +17,7 @@ _new_tuple: Final = tuple.__new__  # creates a NamedTuple without the Python cal
 
 # Hot: runs for each record with headers.
 def headers_of(topic: object, headers: Headers) -> tuple[Header, ...]:
-    """The headers as pairs of a name and bytes or None. Raises SerializationError for other types.
+    """Return the headers as pairs of a name and bytes or None. Raises SerializationError for other types.
 
     ``topic`` is only named in errors, and may be of a wrong type: it is checked later.
     """

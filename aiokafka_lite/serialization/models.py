@@ -23,11 +23,11 @@ class ModelAdapter(Protocol[T]):
     """Converts objects of one type to JSON and back."""
 
     def to_json(self, value: T) -> bytes:
-        """The object as JSON in UTF-8."""
+        """Return the object as JSON in UTF-8."""
         ...
 
     def from_json(self, data: bytes) -> T:
-        """The object. Raises any exception if the data is not an object of this type."""
+        """Return the object. Raises any exception if the data is not an object of this type."""
         ...
 
 
@@ -61,7 +61,9 @@ class ModelDeserializer(Generic[T]):
         self._from_json = adapter_of(model).from_json
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T:
-        """The object. Raises the exception of the library, or ValueError, if the data is not an object of the class."""
+        """Return the object. Raises the exception of the library, or ValueError, if the data is not an object of the
+        class.
+        """
         return self._from_json(data)
 
 
@@ -74,7 +76,7 @@ class _Functions(Generic[T]):
 
 
 def _pydantic_json(value: Any) -> bytes:
-    """The JSON of an object, with the aliases that pydantic reads. A subclass is written with all its fields.
+    """Return the JSON of an object, with the aliases that pydantic reads. A subclass is written with all its fields.
 
     Raises ValueError for a field that has another type than the model says: pydantic does not check assignments.
     """
@@ -112,7 +114,7 @@ def _read_before_sent(to_json: Callable[[T], bytes], from_json: Callable[[bytes]
 
 
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
-    """The adapter for a class, or the given one. Raises ConfigurationError."""
+    """Return the adapter for a class, or the given one. Raises ConfigurationError."""
     kinds = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs"
     what = f"{kinds}, or an object with to_json() and from_json()"
     if not isinstance(model, type):

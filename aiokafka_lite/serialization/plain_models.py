@@ -54,12 +54,12 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return list(value)
     if not isinstance(value, type) and _is_class(type(value)):
-        return {each.name: getattr(value, each.name) for each in _fields(type(value))}
+        return {field.name: getattr(value, field.name) for field in _fields(type(value))}
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def reader(model: Any) -> Read:
-    """The function that reads a class. Raises ConfigurationError for a field whose type JSON cannot carry."""
+    """Return the function that reads a class. Raises ConfigurationError for a field whose type JSON cannot carry."""
     return _reader(model, model.__name__, {})
 
 
@@ -79,16 +79,17 @@ def _fields(model: Any) -> list[_Field]:
     if dataclasses.is_dataclass(model):
         missing = dataclasses.MISSING
         return [
-            _Field(each.name, each.name, each.default is missing and each.default_factory is missing)
-            for each in dataclasses.fields(model)
-            if each.init
+            _Field(field.name, field.name, field.default is missing and field.default_factory is missing)
+            for field in dataclasses.fields(model)
+            if field.init
         ]
     nothing = extra("attr", "models").NOTHING
     return [_Field(each.name, each.alias, each.default is nothing) for each in model.__attrs_attrs__ if each.init]
 
 
 def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
-    """The function that reads a type. ``begun`` has the readers of classes, because a class may contain itself."""
+    """Return the function that reads a type. ``begun`` has the readers of classes, because a class may contain
+    itself."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:  # checked first, because an annotation may not be hashable
         return _reader(arguments[0], place, begun)
@@ -101,7 +102,7 @@ def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
     if origin is Literal:
         return _choice_reader(arguments)
     if origin in (Union, types.UnionType):
-        return _union_reader([_reader(each, place, begun) for each in arguments])
+        return _union_reader([_reader(argument, place, begun) for argument in arguments])
     if origin in (list, tuple, set, frozenset) or hint in (list, tuple, set, frozenset):
         return _sequence_reader(origin or hint, arguments, place, begun)
     if origin is dict or hint is dict:
@@ -128,7 +129,7 @@ def _class_reader(model: Any, place: str, begun: dict[Any, Read]) -> Read:
         hints = get_type_hints(model, include_extras=True)
     except NameError as error:
         raise ConfigurationError(f"the types of {place} cannot be resolved: {error}") from None
-    fields = [(each, _reader(hints.get(each.name, Any), f"{place}.{each.name}", begun)) for each in _fields(model)]
+    fields = [(field, _reader(hints.get(field.name, Any), f"{place}.{field.name}", begun)) for field in _fields(model)]
 
     def read(value: Any, place: str) -> Any:
         if not isinstance(value, dict):
@@ -146,7 +147,7 @@ def _class_reader(model: Any, place: str, begun: dict[Any, Read]) -> Read:
 
 def _choice_reader(choices: tuple[Any, ...]) -> Read:
     def read(value: Any, place: str) -> Any:
-        if not any(value == each and type(value) is type(each) for each in choices):
+        if not any(value == choice and type(value) is type(choice) for choice in choices):
             raise ValueError(f"{place} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
         return value
 
@@ -156,9 +157,9 @@ def _choice_reader(choices: tuple[Any, ...]) -> Read:
 def _union_reader(readers: list[Read]) -> Read:
     def read(value: Any, place: str) -> Any:
         errors = []
-        for each in readers:
+        for reader in readers:
             try:
-                return each(value, place)
+                return reader(value, place)
             except ValueError as error:
                 errors.append(str(error))
         raise ValueError("; or ".join(errors))
@@ -168,7 +169,7 @@ def _union_reader(readers: list[Read]) -> Read:
 
 def _sequence_reader(kind: Any, arguments: tuple[Any, ...], place: str, begun: dict[Any, Read]) -> Read:
     if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-        readers = [_reader(each, place, begun) for each in arguments]
+        readers = [_reader(argument, place, begun) for argument in arguments]
 
         def read_each(value: Any, place: str) -> Any:
             if not isinstance(value, list) or len(value) != len(readers):

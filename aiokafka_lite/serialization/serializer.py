@@ -30,7 +30,7 @@ class Serializer(Protocol[T_contra]):
     """
 
     def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes | Awaitable[bytes]:
-        """The bytes to write."""
+        """Return the bytes to write."""
         ...
 
 
@@ -41,7 +41,7 @@ class AsyncSerializer(Protocol[T_contra]):
     """
 
     async def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes:
-        """The bytes to write."""
+        """Return the bytes to write."""
         ...
 
 
@@ -153,7 +153,7 @@ def _check_type(data: object, wanted: type) -> None:
 
 
 def as_serializer(name: str, given: object) -> AnySerializer:
-    """The serializer for the setting ``name``: a serializer itself, or a function of the key or value alone.
+    """Return the serializer for the setting ``name``: a serializer itself, or a function of the key or value alone.
 
     Raises ConfigurationError for any other object.
     """
@@ -169,7 +169,7 @@ def as_serializer(name: str, given: object) -> AnySerializer:
 
 
 def is_async(serializer: AnySerializer) -> bool:
-    """Whether the results of the serializer have to be awaited."""
+    """Return whether the results of the serializer have to be awaited."""
     return inspect.iscoroutinefunction(serializer.serialize)
 
 

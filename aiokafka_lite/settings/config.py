@@ -66,7 +66,9 @@ _DURATION = re.compile(
 
 
 def _duration(value: OffsetReset) -> float | None:
-    """The seconds of ``by_duration:P1DT2H3M4.5S`` (ISO 8601, KIP-1106) or of a timedelta; None for anything else."""
+    """Return the seconds of ``by_duration:P1DT2H3M4.5S`` (ISO 8601, KIP-1106) or of a timedelta; None for anything
+    else.
+    """
     if isinstance(value, timedelta):
         return value.total_seconds() if value >= timedelta(0) else None
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -78,7 +80,7 @@ def _duration(value: OffsetReset) -> float | None:
 
 
 def _servers(given: object) -> tuple[str, ...]:
-    """The addresses, one per entry. Empty entries, as after a trailing comma, are left out."""
+    """Return the addresses, one per entry. Empty entries, as after a trailing comma, are left out."""
     if isinstance(given, Mapping):
         raise ConfigurationError("settings must be keyword arguments, got a dict as bootstrap_servers; pass **settings")
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
@@ -352,7 +354,7 @@ def _check_kerberos(settings: ClientConfig) -> None:
 
 
 def _kind(value: object) -> str:
-    """The type of a value that may be a secret."""
+    """Return the type of a value that may be a secret."""
     return "an empty string" if value == "" else type(value).__name__
 
 

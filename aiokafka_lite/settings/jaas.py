@@ -14,7 +14,9 @@ _TOKENS = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"'
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """The login module without its package, and its options. No error quotes the text, because it has a password."""
+    """Return the login module without its package, and its options. No error quotes the text, because it has a
+    password.
+    """
     tokens = list(_tokens(text))
     form = "".join(token if isinstance(token, _Mark) else "x" for token in tokens)
     if not re.fullmatch(r"xx(x=x)*;", form):

@@ -37,7 +37,9 @@ _INSTEAD = {
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> ConfigurationError:
-    """The error for a keyword argument that is not in ``known``. It never shows the value, which may be a password."""
+    """Return the error for a keyword argument that is not in ``known``. It never shows the value, which may be a
+    password.
+    """
     names = sorted(known)
     underscored = name.replace(".", "_")
     if name == "request_timeout_ms" and "delivery_timeout" in names:  # in aiokafka it ends a send

@@ -32,7 +32,7 @@ __all__ = ["client_settings", "consumer_settings", "producer_settings", "read_pr
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The properties in a file: TOML if its name ends in ``.toml``, otherwise Java's format.
+    """Return the properties in a file: TOML if its name ends in ``.toml``, otherwise Java's format.
 
     In TOML, a property may be ``linger.ms = 5``, or ``location`` in a table ``[ssl.truststore]``; lists are joined by
     commas. Raises ConfigurationError, which quotes names and line numbers and never a value.
@@ -129,7 +129,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """The text with its escapes resolved. Raises ValueError for a ``\\u`` without its digits."""
+    """Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without its digits."""
 
     def replace(match: re.Match[str]) -> str:
         code = match[1]
@@ -391,12 +391,12 @@ The clients refuse them. A Spark query, which moves over with all its options, d
 
 
 def without_effect(names: Iterable[str]) -> list[str]:
-    """The given names that are properties of Java's clients without a counterpart here, sorted."""
+    """Return the given names that are properties of Java's clients without a counterpart here, sorted."""
     return sorted(_WITHOUT_EFFECT.intersection(names))
 
 
 def setting_of(name: str) -> tuple[str | None, str]:
-    """The keyword argument for a property, None if there is none, and a note if its unit differs."""
+    """Return the keyword argument for a property, None if there is none, and a note if its unit differs."""
     meaning = MEANINGS.get(name)
     if meaning is None:
         return None, ""
@@ -404,7 +404,8 @@ def setting_of(name: str) -> tuple[str | None, str]:
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """The settings that every client takes, such as ``Admin``: servers, timeouts, security. Secrets are ``Secret``.
+    """Return the settings that every client takes, such as ``Admin``: servers, timeouts, security. Secrets are
+    ``Secret``.
 
     Properties of producers and consumers are ignored, so that one file may serve all clients. Raises
     ConfigurationError for an unknown property (with the nearest known one), for a wrong value, and for a reference
@@ -420,12 +421,12 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def producer_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """The settings of a ``Producer``; see ``client_settings``."""
+    """Return the settings of a ``Producer``; see ``client_settings``."""
     return {**client_settings(properties), **_settings(properties, _PRODUCER)}
 
 
 def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = None) -> dict[str, object]:
-    """The settings of a ``Consumer``; see ``client_settings``. ``group_id`` overrides ``group.id``.
+    """Return the settings of a ``Consumer``; see ``client_settings``. ``group_id`` overrides ``group.id``.
 
     Without a group, the properties of group members are ignored. ``strategies`` are names.
     """

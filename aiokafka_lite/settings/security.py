@@ -49,7 +49,9 @@ class Secret(str):
 
 
 def is_oauth_extension(name: object, value: object) -> bool:
-    """Whether OAUTHBEARER can carry this pair (RFC 7628, section 3.1). The name ``auth`` is reserved for the token."""
+    """Return whether OAUTHBEARER can carry this pair (RFC 7628, section 3.1). The name ``auth`` is reserved for the
+    token.
+    """
     if not isinstance(name, str) or not isinstance(value, str) or name == "auth":
         return False
     return re.fullmatch(r"[A-Za-z]+", name) is not None and re.fullmatch(r"[\x21-\x7e \t\r\n]+", value) is not None
@@ -64,14 +66,14 @@ def check_keytab(setting: str, path: str) -> None:
 
 
 def is_pem(text: str) -> bool:
-    """Whether this is PEM text, and not the path of a file."""
+    """Return whether this is PEM text, and not the path of a file."""
     return "-----BEGIN " in text
 
 
 def tls_context(
     *, cafile: str | None, certfile: str | None, keyfile: str | None, key_password: str | None, check_hostname: bool
 ) -> ssl.SSLContext:
-    """The TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
+    """Return the TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
 
     Raises ConfigurationError, which names the setting.
     """
@@ -131,7 +133,7 @@ class _ServerContext(ssl.SSLContext):
 def server_tls_context(
     *, certfile: str, keyfile: str | None, key_password: str | None, cafile: str | None, client_auth: ssl.VerifyMode
 ) -> ssl.SSLContext:
-    """The TLS context of a listener. ``cafile`` has the authorities that client certificates must come from.
+    """Return the TLS context of a listener. ``cafile`` has the authorities that client certificates must come from.
 
     Raises ConfigurationError, which names the setting.
     """
@@ -230,7 +232,7 @@ CONVERT_JKS = (
 
 
 def _lines(text: str) -> str:
-    """The PEM blocks of a text, with the line breaks that a properties file may have removed."""
+    """Return the PEM blocks of a text, with the line breaks that a properties file may have removed."""
     blocks = []
     for label, body in _PEM.findall(text):
         if ":" not in body:  # a body with headers keeps its line breaks

@@ -17,7 +17,7 @@ _WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])
 
 
 def property_names(properties: Iterable[str]) -> dict[str, str]:
-    """The property for each keyword argument: a name in ``properties`` if possible, otherwise the usual name."""
+    """Return the property for each keyword argument: a name in ``properties`` if possible, otherwise the usual name."""
     usual = {MEANINGS[name].setting: name for name in reversed(MEANINGS)}
     given = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
     return {**usual, "group_id": "group.id", **given}
@@ -40,7 +40,7 @@ def spelled(names: Mapping[str, str], given: Mapping[str, object]) -> Iterator[N
 
 
 def respelled(text: str, names: Mapping[str, str], given: Mapping[str, object]) -> str:
-    """The text of an error with the user's names, as in ``spelled``. Quoted values stay as they are."""
+    """Return the text of an error with the user's names, as in ``spelled``. Quoted values stay as they are."""
     in_milliseconds = {setting: name for setting, name in names.items() if name.endswith(("_ms", ".ms"))}
     for word in _WORD.findall(text):
         name = in_milliseconds.get(word)

@@ -57,7 +57,9 @@ def acknowledgement_batches(
 
 
 def _runs(types: Mapping[int, AcknowledgeType]) -> list[tuple[int, int, AcknowledgeType]]:
-    """The first and the last offset of each run with the same type. The runs are tuples, because there may be many."""
+    """Return the first and the last offset of each run with the same type. The runs are tuples, because there may be
+    many.
+    """
     runs: list[tuple[int, int, AcknowledgeType]] = []
     first, end, of_run = -1, -2, AcknowledgeType.GAP
     for offset in sorted(types):

@@ -106,15 +106,15 @@ class AcquiredRecords:
         self._settle(ranges.within(position, ranges.end), AcknowledgeType.RELEASE)
 
     def __bool__(self) -> bool:
-        """Whether there are batches to decode."""
+        """Return whether there are batches to decode."""
         return bool(self._batches)
 
     def __len__(self) -> int:
-        """The number of acquired offsets in batches that are not decoded."""
+        """Return the number of acquired offsets in batches that are not decoded."""
         return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
 
     def released(self) -> list[SettledRange]:
-        """The results that release all acquired offsets in batches that are not decoded."""
+        """Return the results that release all acquired offsets in batches that are not decoded."""
         return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
 
     def release_behind(self, keep: float, *, also_redelivered: bool) -> list[SettledRange]:
@@ -185,11 +185,11 @@ class AcquiredRecords:
 
 
 def _settled(ranges: Iterable[_Range], kind: AcknowledgeType) -> list[SettledRange]:
-    return [SettledRange(each.first, each.last, kind) for each in ranges]
+    return [SettledRange(range_.first, range_.last, kind) for range_ in ranges]
 
 
 def _gaps(wanted: Iterable[_Range], records: Iterable[ShareRecord]) -> list[SettledRange]:
-    """The offsets of the ranges that have no record. Both are in the order of their offsets."""
+    """Return the offsets of the ranges that have no record. Both are in the order of their offsets."""
     gaps: list[SettledRange] = []
     present = (record[2] for record in records)
     offset = next(present, None)
@@ -212,18 +212,18 @@ class _Ranges:
     def __init__(self, partition: TopicPartition, acquired: Iterable[ShareAcquiredRecords]) -> None:
         self._ranges = sorted(_Range(each.first_offset, each.last_offset, each.delivery_count) for each in acquired)
         end = -1
-        for each in self._ranges:
-            if not end < each.first <= each.last:
+        for range_ in self._ranges:
+            if not end < range_.first <= range_.last:
                 raise ProtocolError(
-                    f"{partition}: acquired offsets must be ascending and at least 0, got {each.first} to {each.last}"
-                    + (f" after offset {end}" if end >= 0 else "")
+                    f"{partition}: acquired offsets must be ascending and at least 0, got {range_.first} to"
+                    f" {range_.last}" + (f" after offset {end}" if end >= 0 else "")
                 )
-            end = each.last
+            end = range_.last
         self.end = end
-        self._lasts = [each.last for each in self._ranges]
+        self._lasts = [range_.last for range_ in self._ranges]
 
     def within(self, first: int, last: int) -> Iterator[_Range]:
-        """The acquired offsets from ``first`` to ``last``; none if ``last`` is before ``first``."""
+        """Yield the acquired offsets from ``first`` to ``last``; none if ``last`` is before ``first``."""
         if last < first:
             return
         for index in range(bisect_left(self._lasts, first), len(self._ranges)):

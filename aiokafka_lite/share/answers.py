@@ -76,7 +76,7 @@ class ShareAnswers:
         return any(now - at < REFUSED_FOR for at in self._refused.values())
 
     def _name_of(self, key: TopicIdPartition, results: Container[TopicIdPartition]) -> TopicPartition:
-        """The partition of a result. Raises ProtocolError if it was not requested, or already has a result."""
+        """Return the partition of a result. Raises ProtocolError if it was not requested, or already has a result."""
         name = self.names.get(key)
         if name is None:
             raise ProtocolError(f"broker {self._node_id} answered for a partition that was not requested: {key}")
@@ -92,7 +92,12 @@ class ShareAnswers:
         Returns whether it has records, whether something was refused, and the refusal of a partition that is fetched
         again.
         """
-        acquired = [each for topic in response.responses for data in topic.partitions for each in data.acquired_records]
+        acquired = [
+            acquired_record
+            for topic in response.responses
+            for data in topic.partitions
+            for acquired_record in data.acquired_records
+        ]
         check_acquired(acquired)
         if acquired:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
@@ -222,7 +227,7 @@ class ShareAnswers:
         return refused
 
     def results(self, response: ShareAcknowledgeResponse) -> Results:
-        """The result of each partition; None if its acknowledgements were applied."""
+        """Return the result of each partition; None if its acknowledgements were applied."""
         results: dict[TopicIdPartition, KafkaError | None] = {}
         for topic in response.responses:
             for data in topic.partitions:
@@ -233,7 +238,7 @@ class ShareAnswers:
         return results
 
     def result_of(self, acquisition: Acquisition, results: Results) -> KafkaError | None:
-        """The result of the acknowledgements of an acquisition.
+        """Return the result of the acknowledgements of an acquisition.
 
         It is an error if the broker did not answer for the acquisition.
         """

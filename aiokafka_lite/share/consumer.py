@@ -249,12 +249,12 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         return self._core.lock_timeout
 
     def metrics(self) -> ShareConsumerMetrics:
-        """The counters of this consumer so far, and its state now."""
+        """Return the counters of this consumer so far, and its state now."""
         self._service.check_process()
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
-        """Whether the consumer works, for liveness and readiness probes.
+        """Return whether the consumer works, for liveness and readiness probes.
 
         It is not live after a failure, after ``close``, and when the program has not asked for records for more than
         ``max_poll_ago`` seconds. By default there is no such limit, because share groups have no ``max_poll_interval``.
@@ -268,7 +268,7 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         return share_health(self._service, self._core, max_silence=max_silence, max_poll_ago=max_poll_ago)
 
     def diagnose(self) -> ShareConsumerDiagnosis:
-        """The state of the consumer, its membership, its records in flight, its connections and its event loop.
+        """Return the state of the consumer, its membership, its records in flight, its connections and its event loop.
 
         Print it into a bug report. It asks no broker and does not wait; call it in the event loop.
         """

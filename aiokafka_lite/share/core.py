@@ -155,7 +155,7 @@ class ShareCore:
                 await self.membership.leave()
 
     def metrics(self) -> ShareConsumerMetrics:
-        """The current metrics."""
+        """Return the current metrics."""
         from .metrics import share_consumer_metrics
 
         parts = (self.client, self.membership, self.in_flight, self.counters)
@@ -387,7 +387,7 @@ class ShareCore:
         return self.make_ready()
 
     def make_ready(self) -> bool:
-        """Whether a record is buffered or an error must be raised. Decodes acquired batches until then."""
+        """Return whether a record is buffered or an error must be raised. Decodes acquired batches until then."""
         now = asyncio.get_running_loop().time()
         # One record is enough for a read to return, so no more is decoded here.
         if not self._failures and self.in_flight.next(now) is None:
@@ -528,7 +528,7 @@ class ShareCore:
 
 
 def _member_id(new_id: Callable[[], str]) -> str:
-    """A random UUID as Kafka writes it: 22 characters of base64.
+    """Return a random UUID as Kafka writes it: 22 characters of base64.
 
     The id has no leading dash, because a command-line tool would read it as an option.
     """

@@ -40,7 +40,7 @@ class Counters:
 
 
 async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
-    """The answer to a request. Counts its latency, or the failure of a request without an answer."""
+    """Return the answer to a request. Counts its latency, or the failure of a request without an answer."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:

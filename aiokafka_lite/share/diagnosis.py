@@ -54,7 +54,7 @@ class ShareConsumerDiagnosis(Diagnosis):
 
 
 def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis:
-    """The diagnosis of a share consumer. Asks no broker."""
+    """Return the diagnosis of a share consumer. Asks no broker."""
     member = core.membership.member
     node = core.client.known_coordinator(member.group_id)
     return ShareConsumerDiagnosis(

@@ -412,7 +412,7 @@ class BrokerShareFetcher:
         self._outbox.settled()
 
     def _session_continues(self, code: ErrorCode, message: str | None, sent: Sequence[Acknowledgements]) -> bool:
-        """Whether the answer may be applied. Raises an error if a retry cannot help."""
+        """Return whether the answer may be applied. Raises an error if a retry cannot help."""
         continues = self._session.answered(code)
         if code is ErrorCode.NONE:
             return True
@@ -444,23 +444,23 @@ class BrokerShareFetcher:
         return False
 
     def _take_renewals(self, connection: Connection) -> list[tuple[Renewal, Acquisition]]:
-        """The renewals of the next request, with their present acquisitions.
+        """Return the renewals of the next request, with their present acquisitions.
 
         Renewals that the broker would refuse fail here.
         """
         now = asyncio.get_running_loop().time()
         renewals, self._renewals = self._renewals, []
         to_send: list[tuple[Renewal, Acquisition]] = []
-        for each in renewals:
+        for renewal in renewals:
             try:
-                acquisition = self._in_flight.find(each.record)
+                acquisition = self._in_flight.find(renewal.record)
                 connection.versions.require(ShareAcknowledgeRequest.RENEW, "renew()")
             except KafkaError as error:
-                each.fail(error)
+                renewal.fail(error)
                 continue
             failure = acquisition.failure(now)
             if failure is None:
-                to_send.append((each, acquisition))
+                to_send.append((renewal, acquisition))
             else:
-                each.fail(failure)
+                renewal.fail(failure)
         return to_send

@@ -10,7 +10,7 @@ from .member import ShareMemberState
 
 
 def share_health(service: Service, core: ShareCore, *, max_silence: float, max_poll_ago: float | None) -> Health:
-    """The health at this moment. ``max_poll_ago`` is None if the program may take any time between two reads."""
+    """Return the health at this moment. ``max_poll_ago`` is None if the program may take any time between two reads."""
     fatal, transient = [], []
     if max_poll_ago is not None:
         check_wait(max_poll_ago, "max_poll_ago")

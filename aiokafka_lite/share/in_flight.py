@@ -173,7 +173,7 @@ class Acquisition:
         self.unread = None
 
     def failure(self, now: float) -> KafkaError | None:
-        """The reason why the broker would refuse acknowledgements (rule 1), or None."""
+        """Return the reason why the broker would refuse acknowledgements (rule 1), or None."""
         if self.lost is not None:
             return self.lost
         if now < self.expires_at:
@@ -212,7 +212,7 @@ class Acknowledgements:
         return tuple(sorted(chain(self.types, *settled)))
 
     def counts(self) -> Counter[AcknowledgeType]:
-        """The number of acknowledged records by type, without offsets that have no record."""
+        """Return the number of acknowledged records by type, without offsets that have no record."""
         counts = Counter(self.types.values())
         for each in self.settled:
             counts[each.kind] += len(each.offsets)
@@ -259,20 +259,22 @@ class InFlight:
     @property
     def buffered(self) -> int:
         """The number of records that were not returned to the user."""
-        return sum(each.waiting for each in self._acquisitions)
+        return sum(acquisition.waiting for acquisition in self._acquisitions)
 
     @property
     def decoded(self) -> int:
         """The number of decoded records that were not returned to the user."""
-        return sum(len(each.buffered) for each in self._acquisitions)
+        return sum(len(acquisition.buffered) for acquisition in self._acquisitions)
 
     @property
     def returned(self) -> int:
         """The number of records that are returned to the user and not acknowledged."""
-        return sum(len(each.returned) for each in self._acquisitions)
+        return sum(len(acquisition.returned) for acquisition in self._acquisitions)
 
     def next(self, now: float) -> Acquisition | None:
-        """The acquisition of the next record for the user, or None. Drops buffered records whose lock has expired."""
+        """Return the acquisition of the next record for the user, or None. Drops buffered records whose lock has
+        expired.
+        """
         for acquisition in self._acquisitions:
             if acquisition.buffered or acquisition.unread:
                 if now >= acquisition.expires_at and not acquisition.is_late:
@@ -283,7 +285,7 @@ class InFlight:
         return None
 
     def next_unread(self, now: float) -> Acquisition | None:
-        """An acquisition with a batch to decode, or None."""
+        """Return an acquisition with a batch to decode, or None."""
         return next(
             (
                 acquisition
@@ -377,7 +379,7 @@ class InFlight:
     # Acknowledgements of the user.
 
     def find(self, record: AnyShareRecord) -> Acquisition:
-        """The acquisition of a returned record. Raises IllegalStateError if there is none."""
+        """Return the acquisition of a returned record. Raises IllegalStateError if there is none."""
         partition, offset, count = record[:2], record.offset, record.delivery_count
         # The newest acquisition first: after a lock has expired, the same record may have been acquired again.
         for acquisition in reversed(self._acquisitions):
@@ -401,7 +403,7 @@ class InFlight:
 
     def accept_returned(self) -> list[Acquisition]:
         """Accept all returned records. Returns their acquisitions."""
-        some = [each for each in self._acquisitions if each.returned]
+        some = [acquisition for acquisition in self._acquisitions if acquisition.returned]
         for acquisition in some:
             acquisition.acknowledged.update(dict.fromkeys(acquisition.returned, AcknowledgeType.ACCEPT))
             acquisition.returned.clear()
@@ -418,7 +420,7 @@ class InFlight:
             acquisition.drop_waiting()
 
     def unacknowledged(self) -> tuple[TopicPartition, int] | None:
-        """The partition and offset of a returned record that is not acknowledged, or None."""
+        """Return the partition and offset of a returned record that is not acknowledged, or None."""
         for acquisition in self._acquisitions:
             for offset in acquisition.returned:
                 return acquisition.partition, offset
@@ -427,15 +429,18 @@ class InFlight:
     # Acknowledgements to brokers.
 
     def has_acknowledged(self, node_id: int) -> bool:
-        """Whether there are acknowledgements to send to this broker."""
-        return any(each.node_id == node_id and each.has_acknowledged for each in self._acquisitions)
+        """Return whether there are acknowledgements to send to this broker."""
+        return any(
+            acquisition.node_id == node_id and acquisition.has_acknowledged for acquisition in self._acquisitions
+        )
 
     def holds_records_of(self, node_id: int) -> bool:
-        """Whether records of this broker are acquired and not acknowledged, or their acknowledgements not sent."""
-        return any(each.node_id == node_id and not each.is_over for each in self._acquisitions)
+        """Return whether records of this broker are acquired and not acknowledged, or their acknowledgements not
+        sent."""
+        return any(acquisition.node_id == node_id and not acquisition.is_over for acquisition in self._acquisitions)
 
     def take_acknowledged(self, node_id: int, now: float) -> tuple[list[Acknowledgements], list[Acknowledgements]]:
-        """The acknowledgements to send to this broker, and the ones that have failed already (rule 1)."""
+        """Return the acknowledgements to send to this broker, and the ones that have failed already (rule 1)."""
         to_send: list[Acknowledgements] = []
         failed: list[Acknowledgements] = []
         for acquisition in self._acquisitions:
@@ -493,4 +498,4 @@ class InFlight:
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        self._acquisitions = [each for each in self._acquisitions if not each.is_over]
+        self._acquisitions = [acquisition for acquisition in self._acquisitions if not acquisition.is_over]

@@ -92,7 +92,7 @@ class ShareMember:
         )
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
-        """The next request. It contains topics and rack if the member joins, or if the last heartbeat failed.
+        """Return the next request. It contains topics and rack if the member joins, or if the last heartbeat failed.
 
         The coordinator sends an assignment once, and again in the answer to a heartbeat with topics. Without that, a
         lost answer would leave the member without its new partitions until the next change of the group.
@@ -171,8 +171,8 @@ class ShareMember:
 
 
 def _problem_of(response: ShareGroupHeartbeatResponse) -> str | None:
-    """The reason why this answer is invalid; None if it is valid."""
+    """Return the reason why this answer is invalid; None if it is valid."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"member epoch {response.member_epoch}"
     topics = () if response.assignment is None else response.assignment.topic_partitions
-    return problem_of_assignment([(each.topic_id, each.partitions) for each in topics])
+    return problem_of_assignment([(topic.topic_id, topic.partitions) for topic in topics])

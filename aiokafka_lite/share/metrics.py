@@ -73,7 +73,7 @@ def share_consumer_metrics(
     last_poll_ago: float,
     lock_timeout: float | None,
 ) -> ShareConsumerMetrics:
-    """The metrics of one consumer now."""
+    """Return the metrics of one consumer now."""
     member = membership.member
     return ShareConsumerMetrics(
         group_id=member.group_id,

@@ -48,7 +48,7 @@ class Outbox:
         return True
 
     def is_due(self, now: float, *, may_wait: bool) -> bool:
-        """Whether the acknowledgements must go now, without a fetch."""
+        """Return whether the acknowledgements must go now, without a fetch."""
         if not self._in_flight.has_acknowledged(self._node_id):
             self.due = None
             _fulfil(self._flushes)
@@ -58,7 +58,7 @@ class Outbox:
         return bool(self._flushes) or now >= self.due or not may_wait
 
     def take(self, now: float) -> list[Acknowledgements]:
-        """The acknowledgements of the next request."""
+        """Return the acknowledgements of the next request."""
         to_send, failed = self._in_flight.take_acknowledged(self._node_id, now)
         for each in failed:
             self._on_settled(each)

@@ -40,7 +40,7 @@ def fetch_request(
     acknowledged: Sequence[Acknowledgements],
     max_records: int,
 ) -> ShareFetchRequest:
-    """The next ShareFetch. It names the partitions that are added, and those with acknowledgements.
+    """Return the next ShareFetch. It names the partitions that are added, and those with acknowledgements.
 
     If the program takes fewer than ``max_fetch_records`` records within a lock, the broker acquires no more than
     ``max_records``: whole batches would be too many.
@@ -75,7 +75,7 @@ def fetch_request(
 def acknowledge_request(
     group_id: str, member_id: str, epoch: int, acknowledged: Sequence[Acknowledgements]
 ) -> ShareAcknowledgeRequest:
-    """The next ShareAcknowledge; with the epoch FINAL it also ends the session."""
+    """Return the next ShareAcknowledge; with the epoch FINAL it also ends the session."""
     by_topic: dict[bytes, list[ShareAcknowledgeRequestPartition]] = {}
     for key, batches in _batches(acknowledged).items():
         by_topic.setdefault(key.topic_id, []).append(
@@ -102,7 +102,7 @@ def _batches(
 
 
 def may_acknowledge_again(error: BrokerError) -> bool:
-    """Whether the broker may apply a refused acknowledgement later: the records are still acquired.
+    """Return whether the broker may apply a refused acknowledgement later: the records are still acquired.
 
     True if ``is_retriable``, except after a change of the leader: the new leader makes all acquired records available.
     """
@@ -110,7 +110,7 @@ def may_acknowledge_again(error: BrokerError) -> bool:
 
 
 def may_fetch_again(error: BrokerError) -> bool:
-    """Whether a partition that was refused may be fetched later.
+    """Return whether a partition that was refused may be fetched later.
 
     True if ``is_retriable``, and for UNKNOWN_SERVER_ERROR, which brokers return during a failover.
     """

@@ -58,14 +58,14 @@ class ShareSession:
         return self.epoch != OPEN
 
     def fetch(self, wanted: Collection[TopicIdPartition]) -> ShareSessionRequest:
-        """The request that makes the broker's session equal to these partitions."""
+        """Return the request that makes the broker's session equal to these partitions."""
         add = tuple(key for key in wanted if key not in self._known)
         forget = tuple(key for key in self._known if key not in wanted)
         self._known = dict.fromkeys(wanted)
         return ShareSessionRequest(self.epoch, add, forget)
 
     def acknowledge(self) -> int:
-        """The epoch of a ShareAcknowledge request."""
+        """Return the epoch of a ShareAcknowledge request."""
         return self.epoch
 
     def answered(self, code: ErrorCode) -> bool:

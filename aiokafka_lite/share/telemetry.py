@@ -11,7 +11,7 @@ _GROUP = f"{PREFIX}consumer.share.coordinator."
 
 
 def share_consumer_report(metrics: ShareConsumerMetrics) -> Report:
-    """The current metrics."""
+    """Return the current metrics."""
     acknowledged = metrics.accepted + metrics.released + metrics.rejected + metrics.renewed
     counters = {
         f"{_FETCHES}fetch.total": metrics.fetch_latency.count,

@@ -38,7 +38,7 @@ class SubscribePattern:
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Whether the query reads a topic of this name."""
+        """Return whether the query reads a topic of this name."""
         return re.search(self.pattern, topic) is not None
 
 
@@ -84,7 +84,7 @@ class Timestamps:
     unmatched: Unmatched
 
     def of(self, partition: TopicPartition) -> int:
-        """The time of a partition."""
+        """Return the time of a partition."""
         return self.times if isinstance(self.times, int) else self.times[partition]
 
 
@@ -93,7 +93,7 @@ Bound = Edge | Offsets | Timestamps
 
 
 def wrong(name: str, value: object, what: str) -> ConfigurationError:
-    """The error for a wrong value of an option. ``what`` describes the values that are allowed."""
+    """Return the error for a wrong value of an option. ``what`` describes the values that are allowed."""
     return ConfigurationError(must_be(f"option {name}", what, value))
 
 
@@ -108,7 +108,7 @@ def subscribe(text: str) -> Subscribe:
 
 
 def subscribe_pattern(text: str) -> SubscribePattern:
-    """All topics whose name contains a match of a regular expression."""
+    """Return all topics whose name contains a match of a regular expression."""
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:
@@ -168,7 +168,7 @@ def timestamps(name: str, text: str) -> dict[TopicPartition, int]:
 
 
 def option(end: Literal["starting", "ending"], bound: Bound) -> str:
-    """The name of the option that has set a bound."""
+    """Return the name of the option that has set a bound."""
     if not isinstance(bound, Timestamps):
         return f"{end}Offsets"
     return f"{end}Timestamp" if isinstance(bound.times, int) else f"{end}OffsetsByTimestamp"
@@ -228,7 +228,7 @@ def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: 
 
 
 def named(bound: Bound) -> Mapping[TopicPartition, int] | None:
-    """The value of each partition that a bound names; None if the bound has one value for all partitions."""
+    """Return the value of each partition that a bound names; None if the bound has one value for all partitions."""
     match bound:
         case Offsets(by_partition):
             return by_partition

@@ -20,7 +20,7 @@ _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 
 def client_config(properties: Properties) -> ClientConfig:
-    """The settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
+    """Return the settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
     given = properties.settings(consumer_settings)
     with properties.named():
         return ClientConfig(
@@ -30,7 +30,8 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """The settings of fetching. The user's options override ``defaults``. A deleted offset is always an error."""
+    """Return the settings of fetching. The user's options override ``defaults``. A deleted offset is always an
+    error."""
     given = properties.settings(consumer_settings)
     chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
@@ -39,6 +40,6 @@ def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
 
 
 def leased_client(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Client]:
-    """A started client, which all tasks of this process with the same properties share."""
+    """Return a started client, which all tasks of this process with the same properties share."""
     key: Hashable = (Client, properties)
     return loop.lease(key, lambda: Client(client_config(properties)))

@@ -59,12 +59,12 @@ class KafkaLiteDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format()``."""
+        """Return the name for ``format()``."""
         return FORMAT
 
     @short_errors
     def schema(self) -> str:
-        """All columns. Columns that the user's schema lacks are not decoded."""
+        """Return all columns. Columns that the user's schema lacks are not decoded."""
         read = options.check_read(self._options)
         names = [name for name in COLUMNS if name != "headers" or read.include_headers]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)

@@ -45,7 +45,7 @@ class Decoder:
         return self._columns.schema
 
     def decode(self, fetched: Iterable[Fetched]) -> Iterator[pyarrow.RecordBatch]:
-        """The record batches that are full. The other records stay until a later call, or until ``rest``.
+        """Yield the record batches that are full. The other records stay until a later call, or until ``rest``.
 
         Raises CorruptRecord, which names the partition and the offset, for bytes that are not records.
         """
@@ -65,12 +65,12 @@ class Decoder:
                     yield from self._columns.add(packed)
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
-        """The remaining records: one record batch, or none."""
+        """Return the remaining records: one record batch, or none."""
         return self._columns.rest()
 
 
 def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
-    """The error for a batch that cannot be decoded. It advises what to do in a query, which cannot seek."""
+    """Return the error for a batch that cannot be decoded. It advises what to do in a query, which cannot seek."""
     batch, position = packed.batch, max(packed.low, packed.batch.base_offset)
     reason = reason.replace("raise max_decompressed_size", "raise the option maxDecompressedSize")
     return CorruptRecord(

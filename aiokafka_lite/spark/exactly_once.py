@@ -204,7 +204,7 @@ def _started_producer(loop: WorkerLoop, properties: Properties, place: Place) ->
 
 
 def make_transactional_producer(properties: Properties, transactional_id: str) -> Producer:
-    """A producer that is not started. Raises ConfigurationError, which names the option as the user wrote it."""
+    """Return a producer that is not started. Raises ConfigurationError, which names the option as the user wrote it."""
     fixed: dict[str, object] = {"transactional_id": transactional_id}
     if TRANSACTION_TIMEOUT_PROPERTY not in properties:
         fixed["transaction_timeout"] = DEFAULT_TRANSACTION_TIMEOUT
@@ -243,7 +243,7 @@ _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?"
 
 
 def _seconds_of(interval: str) -> float | None:
-    """The seconds of an interval of Spark, such as ``1 minute 30 seconds``. None for any other form."""
+    """Return the seconds of an interval of Spark, such as ``1 minute 30 seconds``. None for any other form."""
     text = interval.strip().lower().removeprefix("interval ").strip()
     if not re.fullmatch(rf"{_PART}(\s+{_PART})*", text):
         return None
@@ -399,7 +399,7 @@ def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
 
 
 def _check_decided(batch: int, tasks: Sequence[Prepared], newest: _Marker | None) -> bool:
-    """Whether the newest decision of the query is about this batch.
+    """Return whether the newest decision of the query is about this batch.
 
     Raises IllegalStateError if it is about a later batch, or about another number of tasks (rules 4 and 6).
     """
@@ -418,7 +418,7 @@ def _check_decided(batch: int, tasks: Sequence[Prepared], newest: _Marker | None
 async def _former_transactions(
     admin: Admin, query: str, tasks: Sequence[Prepared], newest: _Marker | None
 ) -> list[str]:
-    """The transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
+    """Return the transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
     held = {task.place.transactional_id for task in tasks if task.topic is not None}
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
@@ -473,7 +473,7 @@ def abort(target: Target, tasks: Iterable[Prepared]) -> None:
 
 
 async def _abort(client: Client, transactions: Iterable[DetachedTransaction]) -> None:
-    ending = (end_detached(client, each, committed=False) for each in transactions)
+    ending = (end_detached(client, transaction, committed=False) for transaction in transactions)
     for error in await asyncio.gather(*ending, return_exceptions=True):
         if error is not None:  # committed already, aborted by the coordinator, or fenced
             logger.debug("a transaction of a failed batch was not aborted: %s", error)
@@ -498,7 +498,7 @@ async def _read_marker(admin: Admin, group: str, topics: Collection[str]) -> _Ma
 
 
 async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[str]) -> dict[str, _Marker | None]:
-    """The newest marker of each group. The topics of a query may change, so a group may have several markers.
+    """Return the newest marker of each group. The topics of a query may change, so a group may have several markers.
 
     Waits for the end of the transactions that commit markers of these groups. A broker finds an open transaction with
     the first marker of a group only if the request names its partition. So the first request names ``topics``, the
@@ -518,7 +518,7 @@ async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[
 
 
 def _is_written(batch: int, marker: _Marker | None, group: str) -> bool:
-    """Whether a marker belongs to this batch. Raises IllegalStateError if it belongs to a later batch."""
+    """Return whether a marker belongs to this batch. Raises IllegalStateError if it belongs to a later batch."""
     if marker is not None and marker.batch > batch:
         raise IllegalStateError(
             f"batch {batch} is older than batch {marker.batch}, the last one in group {group!r}: another run of the"
@@ -540,7 +540,7 @@ def _check_same(place: Place, marker: _Marker | None, found: _Counted) -> None:
 
 
 def _leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
-    """A started admin client, which all tasks of this process with the same properties share."""
+    """Return a started admin client, which all tasks of this process with the same properties share."""
     settings = properties.settings(client_settings)
 
     def make() -> Admin:

@@ -40,7 +40,8 @@ main()
 
 @cache
 def worker_python() -> str:
-    """The path of a script that starts this interpreter, or of the interpreter itself if a script cannot work."""
+    """Return the path of a script that starts this interpreter, or of the interpreter itself if a script cannot
+    work."""
     found = find_spec("pyspark")
     if os.name != "posix" or found is None or found.origin is None or not Path(found.origin).exists():
         return sys.executable  # PySpark itself comes from the zip

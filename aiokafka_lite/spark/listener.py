@@ -72,7 +72,7 @@ class Lag:
 
 
 def lags_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[Lag]:
-    """The lag of each source of this format in a query's progress, which may be an object or parsed JSON."""
+    """Return the lag of each source of this format in a query's progress, which may be an object or parsed JSON."""
     parsed: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     name = parsed.get("name") or str(parsed["id"])
     seconds = (parsed.get("durationMs") or {}).get("triggerExecution", 0) / 1000

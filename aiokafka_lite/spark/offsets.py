@@ -53,17 +53,18 @@ def to_json(offsets: PartitionOffsets, topic_ids: TopicIds | None = None) -> Off
 
 
 def id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka's tools print it."""
+    """Return a topic id as Kafka's tools print it."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
-    """The end offset of a query's first batch, with the start of this batch."""
+    """Return the end offset of a query's first batch, with the start of this batch."""
     return {**end, START: to_json(start)}
 
 
 def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint. Raises ConfigurationError unless this source or Spark's connector wrote it."""
+    """Return the offsets of a checkpoint. Raises ConfigurationError unless this source or Spark's connector wrote
+    it."""
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in json.items():
         if topic == START or topic.startswith(f"{TOPIC_ID}:"):
@@ -78,7 +79,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
 
 
 def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
-    """The topic ids in a checkpoint's offset. There are none with Spark's own connector, or with old brokers."""
+    """Return the topic ids in a checkpoint's offset. There are none with Spark's own connector, or with old brokers."""
     found: dict[str, bytes] = {}
     for key in json:
         if not key.startswith(f"{TOPIC_ID}:"):
@@ -95,7 +96,7 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
 
 
 def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
-    """The topics that were deleted and created again, since their id has changed. The values are error texts."""
+    """Return the topics that were deleted and created again, since their id has changed. The values are error texts."""
     return {
         topic: f"topic {topic!r} was deleted and created again (its id was {id_text(before[topic])}, and is "
         f"{id_text(topic_id)})"
@@ -105,7 +106,7 @@ def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
 
 
 def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
-    """The start that an end offset contains, if any."""
+    """Return the start that an end offset contains, if any."""
     given = json.get(START)
     if given is None:
         return None
@@ -125,7 +126,8 @@ def _strange(json: object) -> ConfigurationError:
 
 
 def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, int]:
-    """The number of offsets from ``start`` to ``end`` by partition, without partitions that have no offsets to read.
+    """Return the number of offsets from ``start`` to ``end`` by partition, without partitions that have no offsets to
+    read.
 
     A partition that is not in ``start`` is new, and begins at 0.
     """
@@ -134,7 +136,7 @@ def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartiti
 
 
 def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-    """The end of a trigger that may read ``limit`` offsets, each partition in proportion to its backlog.
+    """Return the end of a trigger that may read ``limit`` offsets, each partition in proportion to its backlog.
 
     Each partition gets at least one offset, as in Spark's own connector. So a small backlog is read too.
     """
@@ -177,7 +179,7 @@ Task = tuple[Range, ...]
 
 
 def ranges(start: PartitionOffsets, end: PartitionOffsets, topic_ids: TopicIds | None = None) -> list[Range]:
-    """The ranges between two offsets, sorted by topic and partition, without empty ranges."""
+    """Return the ranges between two offsets, sorted by topic and partition, without empty ranges."""
     ids = topic_ids or {}
     return [
         Range(partition, start.get(partition, 0), offset, ids.get(partition.topic, ZERO_UUID))
@@ -203,7 +205,7 @@ def tasks(
     pieces = [each for each in wanted if each.size > 0]
     if max_records_per_partition is not None:
         most = max_records_per_partition
-        pieces = [part for each in pieces for part in _split(each, -(-each.size // most))]
+        pieces = [part for piece in pieces for part in _split(piece, -(-piece.size // most))]
         records_per_task = min(records_per_task, most)
     if min_partitions is not None and len(pieces) < min_partitions:
         pieces = _split_to(pieces, min_partitions)

@@ -167,7 +167,8 @@ class Properties(Mapping[str, str]):
         return f"<Properties {' '.join(sorted(self._values))}>"
 
     def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
-        """The settings that ``convert`` makes. Raises ConfigurationError with the option as the user wrote it."""
+        """Return the settings that ``convert`` makes. Raises ConfigurationError with the option as the user wrote
+        it."""
         try:
             return convert(self)
         except ConfigurationError as error:
@@ -246,7 +247,7 @@ class Write:
 
 
 def without_effect(options: Mapping[str, str]) -> list[str]:
-    """The options with properties of Java's clients that have no counterpart here. They are dropped."""
+    """Return the options with properties of Java's clients that have no counterpart here. They are dropped."""
     given = (name.lower().removeprefix(KAFKA_PREFIX) for name in options if name.lower().startswith(KAFKA_PREFIX))
     return [KAFKA_PREFIX + name for name in _without_effect(given)]
 
@@ -258,7 +259,7 @@ def _without_effect(names: Iterable[str]) -> list[str]:
 
 
 def is_read(options: Mapping[str, str]) -> bool:
-    """Whether these options are for a read.
+    """Return whether these options are for a read.
 
     Before Spark makes a reader or a writer, the kind of the query is not known.
     """
@@ -266,7 +267,7 @@ def is_read(options: Mapping[str, str]) -> bool:
 
 
 def check_read(options: Mapping[str, str]) -> Read:
-    """The options of a read of either kind. Raises ConfigurationError if they fit neither.
+    """Return the options of a read of either kind. Raises ConfigurationError if they fit neither.
 
     The kind is not known here. If an option is for batches only, the rules of a batch read apply, otherwise the rules
     of a stream read. Only a batch has the rule that it must not begin at the end.
@@ -282,7 +283,7 @@ def check_read(options: Mapping[str, str]) -> Read:
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
-    """The options of ``spark.read``. Raises ConfigurationError with the correction of a wrong option.
+    """Return the options of ``spark.read``. Raises ConfigurationError with the correction of a wrong option.
 
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
@@ -306,7 +307,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
-    """The options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
+    """Return the options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
     given = _Given(options, Scope.STREAM_READ)
     most, least, delay = given.trigger_limits()
     return StreamRead(
@@ -318,7 +319,9 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
 
 
 def write(options: Mapping[str, str]) -> Write:
-    """The options of ``write`` and ``writeStream``. Raises ConfigurationError with the correction of a wrong option."""
+    """Return the options of ``write`` and ``writeStream``. Raises ConfigurationError with the correction of a wrong
+    option.
+    """
     given = _Given(options, Scope.WRITE)
     topic = given.text("topic")
     if topic is not None and not topic.strip():
@@ -337,7 +340,7 @@ def _has(bound: Bound, special: int) -> bool:
 
 
 def _elsewhere(name: str) -> str:
-    """The queries that an option is for, or the option to use instead."""
+    """Return the queries that an option is for, or the option to use instead."""
     if name == "topic":
         return "write subscribe to name the topics to read"
     scopes = [text for scope, text in _SCOPE_NAMES.items() if scope in OPTIONS[name]]
@@ -437,7 +440,7 @@ class _Given:
         return Properties(given)
 
     def selection(self) -> Selection:
-        """The partitions to read, from exactly one of three options."""
+        """Return the partitions to read, from exactly one of three options."""
         forms: dict[str, Callable[[str], Selection]] = {
             "subscribe": bounds.subscribe,
             "subscribePattern": bounds.subscribe_pattern,
@@ -451,7 +454,9 @@ class _Given:
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
-        """The bound at which reading begins or ends. One time overrides times by partition; times override offsets."""
+        """Return the bound at which reading begins or ends. One time overrides times by partition; times override
+        offsets.
+        """
         unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
         if (text := self.text(f"{end}Timestamp")) is not None:
             return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)

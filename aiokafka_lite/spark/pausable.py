@@ -30,7 +30,7 @@ class PausableStreamReader(StreamReader):
         self._pause = pause
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offsets at which the next batch ends; ``start`` while the source is paused."""
+        """Return the offsets at which the next batch ends; ``start`` while the source is paused."""
         return start if self._pause.exists() else super().latestOffset(start, limit)
 
 
@@ -39,7 +39,7 @@ class PausableDataSource(KafkaLiteDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format()``."""
+        """Return the name for ``format()``."""
         return f"{super().name()}-pausable"
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name

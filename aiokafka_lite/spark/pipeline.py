@@ -89,7 +89,8 @@ class Plan:
 
 
 def fields(records: DataFrame, plan: Plan) -> DataFrame:
-    """The JSON fields of ``records``, which have the columns ``COLUMNS_PARSED``. With windows, also the event time.
+    """Return the JSON fields of ``records``, which have the columns ``COLUMNS_PARSED``. With windows, also the event
+    time.
 
     Rows that are not JSON of the schema, or have no event time, are dropped and counted.
     """
@@ -111,7 +112,7 @@ def fields(records: DataFrame, plan: Plan) -> DataFrame:
 
 
 def windows(rows: DataFrame, plan: Plan) -> DataFrame:
-    """The aggregated windows of ``fields``."""
+    """Return the aggregated windows of ``fields``."""
     assert plan.window is not None
     window = functions.window(_EVENT_TIME, plan.window, plan.slide)
     bounds = (functions.col(f"window.{end}").alias(f"window_{end}") for end in ("start", "end"))
@@ -131,7 +132,7 @@ def as_records(rows: DataFrame, plan: Plan) -> DataFrame:
 
 
 def as_text(records: DataFrame) -> DataFrame:
-    """All columns of the source, with key and value as text."""
+    """Return all columns of the source, with key and value as text."""
     return records.withColumns({name: functions.col(name).cast("string") for name in ("key", "value")})
 
 
@@ -169,9 +170,9 @@ class Pipeline:
         running: dict[str, StreamingQuery] = {}
         self._spark.streams.addListener(self._listener)
         try:
-            for each in destinations:
-                running[each.name] = self._start(each)
-            while not all(self._is_complete(each, running) for each in destinations):
+            for destination in destinations:
+                running[destination.name] = self._start(destination)
+            while not all(self._is_complete(destination, running) for destination in destinations):
                 if stop.wait(POLL_INTERVAL):
                     self._stop_between_batches(list(running.values()), timeout)
                     break
@@ -186,7 +187,8 @@ class Pipeline:
             self._spark.streams.removeListener(self._listener)
 
     def destinations(self) -> Iterator[Destination]:
-        """The queries of the plan. Spark checks the plan, and the source looks up its topics. Nothing is started."""
+        """Yield the queries of the plan. Spark checks the plan, and the source looks up its topics. Nothing is
+        started."""
         plan = self._plan
         self._spark.dataSource.register(PausableDataSource)
         if plan.to_files is not None:
@@ -205,7 +207,7 @@ class Pipeline:
             yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
 
     def describe(self) -> Iterator[str]:
-        """A description of ``run``: a line for each destination. Nothing is started.
+        """Yield a description of ``run``: a line for each destination. Nothing is started.
 
         Raises the PySparkException of a wrong plan.
         """
@@ -242,7 +244,9 @@ class Pipeline:
         return writer.options(**to.options, checkpointLocation=self._checkpoint(to)).start()
 
     def _is_complete(self, to: Destination, running: dict[str, StreamingQuery]) -> bool:
-        """Whether a query has ended. Starts the query again if Spark could not begin it. Raises its other errors."""
+        """Return whether a query has ended. Starts the query again if Spark could not begin it. Raises its other
+        errors.
+        """
         query = running[to.name]
         if query.isActive:
             return False
@@ -302,5 +306,5 @@ def _column(name: str) -> Column:
 
 
 def _quoted(name: str) -> str:
-    """A column name in backticks, so that dots and blanks belong to the name."""
+    """Return a column name in backticks, so that dots and blanks belong to the name."""
     return f"`{name.replace('`', '``')}`"

@@ -93,11 +93,11 @@ class Planner:
                 return partition in partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each log."""
+        """Return the first offset of each log."""
         return self._look_up(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of each log, for this query's isolation level."""
+        """Return the end of each log, for this query's isolation level."""
         return self._look_up(dict.fromkeys(partitions, LATEST))
 
     def latest_from(self, partitions: Iterable[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
@@ -121,7 +121,8 @@ class Planner:
         *,
         latest: PartitionOffsets | None = None,
     ) -> dict[TopicPartition, int]:
-        """The offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known already.
+        """Return the offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known
+        already.
 
         Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """
@@ -210,8 +211,8 @@ async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
             names = [name for name in await _all_topics(client) if pattern.matches(name)]
             return await _partitions_of(client, names, "subscribePattern", False)
         case Assign(partitions):
-            known = await _partitions_of(client, {each.topic for each in partitions}, "assign", must_exist)
-            missing = [str(each) for each in partitions if each not in known.partitions]
+            known = await _partitions_of(client, {partition.topic for partition in partitions}, "assign", must_exist)
+            missing = [str(partition) for partition in partitions if partition not in known.partitions]
             if missing and must_exist:
                 raise ConfigurationError(f"option assign names {', '.join(missing)}, which does not exist")
             return Selected(tuple(sorted(set(partitions).intersection(known.partitions))), known.topic_ids)

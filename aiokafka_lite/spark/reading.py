@@ -229,7 +229,9 @@ class RangeReader(Component, SubscriptionObserver):
 
     async def _check_topic_ids(self) -> None:
         """Compare topic ids with the driver's plan. Another topic of the same name means that records are lost."""
-        planned = {each.partition.topic: each.topic_id for each in self._ranges.values() if each.topic_id != ZERO_UUID}
+        planned = {
+            range_.partition.topic: range_.topic_id for range_ in self._ranges.values() if range_.topic_id != ZERO_UUID
+        }
         others = recreated(planned, self._known_ids(planned))
         loop, backoff = asyncio.get_running_loop(), self._client.retry_backoff()
         until = loop.time() + STALE_METADATA
@@ -242,7 +244,7 @@ class RangeReader(Component, SubscriptionObserver):
             await anyio.sleep(backoff.next() if others else 0)
         for topic, what in others.items():
             self._lost(f"{what} after the query was planned")
-            for wanted in [each for each in self._ranges.values() if each.partition.topic == topic]:
+            for wanted in [range_ for range_ in self._ranges.values() if range_.partition.topic == topic]:
                 kept = _common(wanted, await self._log_of(wanted.partition))
                 if kept is None:
                     del self._ranges[wanted.partition]
@@ -318,7 +320,7 @@ class RangeReader(Component, SubscriptionObserver):
             logger.warning("%s; reading continues with the offsets that the log still has (failOnDataLoss=false)", what)
 
     async def _log_of(self, partition: TopicPartition) -> Range | None:
-        """The readable offsets of a log; None if the partition does not exist any more."""
+        """Return the readable offsets of a log; None if the partition does not exist any more."""
         try:
             return Range(partition, await self._edge(EARLIEST, partition), await self._edge(LATEST, partition))
         except UnknownTopic:
@@ -332,7 +334,7 @@ class RangeReader(Component, SubscriptionObserver):
 
 
 def _probe_request(partition: TopicPartition, topic_id: bytes, offset: int, isolation: IsolationLevel) -> FetchRequest:
-    """A Fetch request for the records from an offset on. The leader answers at once, even without records."""
+    """Return a Fetch request for the records from an offset on. The leader answers at once, even without records."""
     wanted = FetchRequestPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)
     return FetchRequest(
         max_wait_ms=0,
@@ -343,8 +345,8 @@ def _probe_request(partition: TopicPartition, topic_id: bytes, offset: int, isol
 
 
 def _has_no_more(answer: FetchResponse, end: int, isolation: IsolationLevel) -> bool:
-    """Whether the log has no records from the probed offset up to ``end``, and never will."""
-    for given in (each for of_topic in answer.responses for each in of_topic.partitions):
+    """Return whether the log has no records from the probed offset up to ``end``, and never will."""
+    for given in (partition for of_topic in answer.responses for partition in of_topic.partitions):
         readable = given.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else given.high_watermark
         if given.error_code == 0 and not given.records and readable >= end:
             return True
@@ -352,7 +354,7 @@ def _has_no_more(answer: FetchResponse, end: int, isolation: IsolationLevel) -> 
 
 
 def _common(wanted: Range, log: Range | None) -> Range | None:
-    """The offsets of ``wanted`` that the log has; None if the log has none of them."""
+    """Return the offsets of ``wanted`` that the log has; None if the log has none of them."""
     if log is None:
         return None
     kept = replace(wanted, start=max(wanted.start, log.start), end=min(wanted.end, log.end))

@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
-    """The columns that the user's schema selects. Raises ConfigurationError for a wrong column or type."""
+    """Return the columns that the user's schema selects. Raises ConfigurationError for a wrong column or type."""
     if not schema.fields:
         raise ConfigurationError("the schema has no columns: leave it out, or name at least one column")
     names: list[str] = schema.fieldNames()
@@ -46,7 +46,7 @@ def columns_of(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
 
 
 def _takes_nulls(kind: DataType) -> bool:
-    """Whether every part of a type is nullable, as Spark requires of a source's columns."""
+    """Return whether every part of a type is nullable, as Spark requires of a source's columns."""
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, ArrayType):

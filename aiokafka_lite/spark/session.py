@@ -108,7 +108,7 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 
 
 def pack(directory: Path) -> Path:
-    """A zip with the modules of this package, from which Python can import.
+    """Return a zip with the modules of this package, from which Python can import.
 
     The zip has bytecode too. Otherwise every Python worker would compile the modules, which takes 0.3 s of CPU time.
     Another version of Python ignores the bytecode and uses the source.

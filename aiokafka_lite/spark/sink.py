@@ -128,7 +128,7 @@ def _prepared(messages: Sequence[WriterCommitMessage | None]) -> list[Prepared]:
 
 
 def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
+    """Return the writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
     if overwrite:
         raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
     if options.transactional_id_prefix is not None:
@@ -140,7 +140,7 @@ def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> Batc
 
 
 def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """The writer of ``df.writeStream``. In the output mode complete (``overwrite``), each batch has all rows."""
+    """Return the writer of ``df.writeStream``. In the output mode complete (``overwrite``), each batch has all rows."""
     if overwrite:
         logger.info("output mode complete: every batch appends the whole result to the topic")
     target = _checked(options, schema)
@@ -151,7 +151,7 @@ def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> Dat
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """The records that the tasks have written to each partition, as one line."""
+    """Return the records that the tasks have written to each partition, as one line."""
     outcomes = [message.outcome for message in messages if isinstance(message, Finished)]
     records: dict[tuple[str, int], int] = {}
     for outcome in outcomes:
@@ -166,7 +166,7 @@ _checked_topics: set[Target] = set()
 
 
 def _checked(options: Write, schema: StructType) -> Target:
-    """The target, after all checks that the driver can make. A process looks up each topic once."""
+    """Return the target, after all checks that the driver can make. A process looks up each topic once."""
     target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
     check_schema(schema, needs_topic=options.topic is None)
     if target not in _checked_topics:

@@ -70,7 +70,7 @@ class TaskPartition(InputPartition):
 
 
 def input_partitions(wanted: list[Range], read: Read) -> list[InputPartition]:
-    """The tasks that read these ranges."""
+    """Return the tasks that read these ranges."""
     return [
         TaskPartition(task)
         for task in tasks(
@@ -83,7 +83,7 @@ def input_partitions(wanted: list[Range], read: Read) -> list[InputPartition]:
 
 
 def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of a task as Arrow record batches, in an executor's worker."""
+    """Yield the rows of a task as Arrow record batches, in an executor's worker."""
     if not isinstance(partition, TaskPartition):
         return  # for a batch without records, Spark passes an empty partition of its own
     loop = worker_loop()
@@ -127,7 +127,7 @@ class BatchReader(DataSourceReader):
 
     @short_errors
     def partitions(self) -> list[InputPartition]:
-        """The tasks of the query, planned once."""
+        """Return the tasks of the query, planned once."""
         return input_partitions(self._ranges(), self._read)
 
     def _ranges(self) -> list[Range]:
@@ -172,7 +172,7 @@ class BatchReader(DataSourceReader):
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of one task."""
+        """Return the rows of one task."""
         return read_task(self._read, self._columns, partition)
 
 
@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """The first offsets of a new query.
+        """Return the first offsets of a new query.
 
         Every call returns the same offsets. Spark calls twice, and the latest offsets change between the calls.
         """
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """The limit that the options give.
+        """Return the limit that the options give.
 
         A trigger may have a limit of its own, which Spark passes to ``latestOffset``.
         """
@@ -235,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """The offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
+        """Return the offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
         begin = from_json(start)
         end, topic_ids = self._end_for(begin, topic_ids_of(start))
         if isinstance(limit, ReadMinRows | ReadMaxRows) and self._has_to_wait(begin, end):
@@ -324,7 +324,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: max(begin.get(each, 0), min(earliest[each], offset)) for each, offset in end.items()}
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Whether there are fewer offsets than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not passed."""
+        """Return whether there are fewer offsets than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not
+        passed."""
         least = self._read.min_offsets_per_trigger
         if least is None or self._target is not None or self._last_trigger is None:
             return False  # availableNow gets no further records; the first trigger never waits
@@ -335,7 +336,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of one batch: a pure function of both offsets and the options."""
+        """Return the tasks of one batch: a pure function of both offsets and the options."""
         begin, until = from_json(start), from_json(end)
         if start_of(start) is None:
             # The first batch: its end contains its start. After a restart, ``start`` is the result of a new lookup.
@@ -351,7 +352,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return input_partitions(ranges(begin, until, topic_ids), self._read)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of one task, in an executor's worker."""
+        """Return the rows of one task, in an executor's worker."""
         return read_task(self._read, self._columns, partition)
 
 

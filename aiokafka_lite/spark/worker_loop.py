@@ -155,7 +155,7 @@ _frozen_in: int | None = None
 
 
 def worker_loop() -> WorkerLoop:
-    """The loop of this process, made on first use."""
+    """Return the loop of this process, made on first use."""
     global _worker_loop
     with _lock:
         # Spark's daemon forks its workers. A fork has the object of its parent, but not the thread.

@@ -32,7 +32,7 @@ class EngineMissing(RuntimeError):
 
 
 def engine_problem() -> str | None:
-    """The reason why no container can start on this machine; None if the container engine works."""
+    """Return the reason why no container can start on this machine; None if the container engine works."""
     with warnings.catch_warnings():
         # Without an engine, docker's library leaves its socket open. Collect it before warnings are enabled again.
         warnings.simplefilter("ignore", ResourceWarning)
@@ -158,7 +158,8 @@ def _loopback(host: str) -> str:
 
 
 def variable_for(setting: str) -> str:
-    """The image's variable for a Kafka setting: a dot becomes one underscore, an underscore two, a dash three."""
+    """Return the image's variable for a Kafka setting: a dot becomes one underscore, an underscore two, a dash
+    three."""
     return "KAFKA_" + setting.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 

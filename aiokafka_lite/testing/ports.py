@@ -11,7 +11,7 @@ _ports = random.Random().sample(range(15_000, 32_000), 17_000)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port on which nothing listens now, and which this function has not returned before in this process.
+    """Return a TCP port on which nothing listens now, and which this function has not returned before in this process.
 
     The port is outside the range of ephemeral ports. The system uses that range for outgoing connections. Another
     process could get the port. A client that connects to the port could also get it as its own port, and connect to

@@ -103,5 +103,5 @@ class EmbeddedKafkaServer:
         return self.call(self.cluster.wait_for_records, topic, count, partition=partition, timeout=timeout)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record[bytes, bytes]]:
-        """The records of a topic; see ``EmbeddedCluster.records``."""
+        """Return the records of a topic; see ``EmbeddedCluster.records``."""
         return self.call(self.cluster.records, topic, partition)

@@ -22,7 +22,7 @@ from tests.real.releases import NEWEST
 
 
 def source() -> Path | None:
-    """The path of the definitions, or None. A ``KAFKA_MESSAGES`` that does not exist is an error."""
+    """Return the path of the definitions, or None. A ``KAFKA_MESSAGES`` that does not exist is an error."""
     named = os.environ.get("KAFKA_MESSAGES")
     if named:
         if not Path(named).exists():
@@ -35,7 +35,7 @@ def source() -> Path | None:
 
 @cache
 def definitions() -> Mapping[str, Any]:
-    """All definitions by name. Skips the test if there are none."""
+    """Return all definitions by name. Skips the test if there are none."""
     where = source()
     if where is None:
         pytest.skip(

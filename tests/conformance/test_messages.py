@@ -74,7 +74,7 @@ def test_every_message_is_compared() -> None:
 
 
 def test_each_message_is_as_kafka_defines_it() -> None:
-    complaints = [each for cls in OURS for each in differences(cls, definitions()[cls.__name__])]
+    complaints = [difference for cls in OURS for difference in differences(cls, definitions()[cls.__name__])]
     assert not complaints, "\n".join(complaints)
 
 
@@ -109,7 +109,7 @@ def differences(cls: type[Any], definition: Mapping[str, Any]) -> Iterator[str]:
 def struct_differences(
     cls: type[Any], fields: list[Any], path: str, valid: Versions, common: Mapping[str, Any]
 ) -> Iterator[str]:
-    ours = [each for each in cls.specs if each not in REMOVED]
+    ours = [spec for spec in cls.specs if spec not in REMOVED]
     theirs = [snake_case(field["name"]) for field in fields]
     if ours != theirs:
         yield f"{path}: fields {ours}, not {theirs}"

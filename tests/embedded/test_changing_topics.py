@@ -64,9 +64,11 @@ async def test_topics_that_come_and_go_end_no_client_and_lose_no_record_but_thei
                 await asyncio.sleep(0.002)
             deleted_at = await churning
             async with asyncio.timeout(5.0):
-                outcomes = await asyncio.gather(*(each[3] for each in sends), return_exceptions=True)
+                outcomes = await asyncio.gather(*(send[3] for send in sends), return_exceptions=True)
             assert producer.state is ServiceState.RUNNING
-            assert all(not isinstance(each, BaseException) or isinstance(each, KafkaError) for each in outcomes)
+            assert all(
+                not isinstance(outcome, BaseException) or isinstance(outcome, KafkaError) for outcome in outcomes
+            )
             partitions = range(len(cluster.controller.topics[TOPIC].partitions))
             logs = {number: values_of(cluster, TOPIC, number) for number in partitions}
             counts = Counter(value for values in logs.values() for value in values)

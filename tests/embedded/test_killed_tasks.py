@@ -240,7 +240,7 @@ SCENES = (
 async def _tasks_of_the_client(
     cluster: EmbeddedCluster, scene: Callable[[EmbeddedCluster], Awaitable[Scene]]
 ) -> tuple[Scene, dict[str, asyncio.Task[object]], dict[str, asyncio.Task[Any]]]:
-    """The scene, its calls as tasks, and the client's own tasks by name, with a number if a name repeats."""
+    """Return the scene, its calls as tasks, and the client's own tasks by name, with a number if a name repeats."""
     before = asyncio.all_tasks()
     built = await scene(cluster)
     calls = {name: asyncio.ensure_future(call) for name, call in built.calls.items()}
@@ -294,14 +294,14 @@ async def _kill(
     name: str,
 ) -> None:
     victim.cancel()
-    waiting = [*calls.values(), *(each.future() for each in built.promises)]
+    waiting = [*calls.values(), *(promise.future() for promise in built.promises)]
     _, open_calls = await asyncio.wait(waiting, timeout=SETTLED_WITHIN)
     if open_calls:  # then the client must have survived: it answers when the brokers answer
         cluster.faults.clear()
         await asyncio.wait(waiting, timeout=150.0)
     hanging = [call for call, task in calls.items() if not task.done()]
     assert not hanging, f"{name!r} ended, and these calls wait for ever: {hanging}"
-    assert all(each.done() for each in built.promises), f"{name!r} ended, and a delivery is never settled"
+    assert all(promise.done() for promise in built.promises), f"{name!r} ended, and a delivery is never settled"
     for call, task in calls.items():
         error = None if task.cancelled() else task.exception()
         assert error is None or isinstance(error, KafkaError), f"{name!r} ended, and {call} raised {error!r}"
@@ -316,7 +316,9 @@ async def _close(built: Scene, name: str) -> None:
     error = await _wait_closed(built)
     assert "did not end" not in str(error), f"{name!r} ended: {error}"
     assert loop.time() - began <= SETTLED_WITHIN + 0.01, f"{name!r} ended, and close() took too long"
-    assert all(each.done() for each in built.promises), f"{name!r} ended, and a delivery is not settled by close()"
+    assert all(promise.done() for promise in built.promises), (
+        f"{name!r} ended, and a delivery is not settled by close()"
+    )
 
 
 async def _wait_closed(built: Scene) -> KafkaError | None:

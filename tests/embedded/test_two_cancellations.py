@@ -69,7 +69,7 @@ def in_virtual_time(test: Callable[[EmbeddedCluster, Random], Coroutine[Any, Any
 
 
 def tasks_of_clients() -> Counter[str]:
-    """The tasks of this test and its clients, not the brokers' tasks for their connections."""
+    """Return the tasks of this test and its clients, not the brokers' tasks for their connections."""
     return Counter(name for task in asyncio.all_tasks() if not (name := task.get_name()).startswith("node "))
 
 

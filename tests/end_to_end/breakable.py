@@ -86,13 +86,16 @@ class BreakableCluster(ABC):
         """Wait until every partition of the topic has a leader, and all replicas are in sync."""
 
         def whole(partitions: Collection[PartitionView]) -> bool:
-            return all(each.leader is not None and set(each.isr) == set(each.replicas) for each in partitions)
+            return all(
+                partition.leader is not None and set(partition.isr) == set(partition.replicas)
+                for partition in partitions
+            )
 
         await self._until(topic, whole)
 
     async def until_led_by(self, topic: str, *nodes: int) -> None:
         """Wait until only these nodes lead the topic's partitions."""
-        await self._until(topic, lambda partitions: all(each.leader in nodes for each in partitions))
+        await self._until(topic, lambda partitions: all(partition.leader in nodes for partition in partitions))
 
     async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> None:
         partitions: Collection[PartitionView] = ()
@@ -169,7 +172,7 @@ class BreakableEmbedded(BreakableCluster):
 
 
 async def controller(client: Client) -> int:
-    """The node id of a broker that takes requests for the controller."""
+    """Return the node id of a broker that takes requests for the controller."""
     while client.view.controller is None:
         await client.refresh()
     return client.view.controller.node_id
@@ -234,7 +237,7 @@ class BreakableKafka(BreakableCluster):
         """Make the node the first of the replicas, then ask for a preferred leader election."""
         await self.until_in_sync(topic)
         known = (await self.partitions(topic))[partition]
-        replicas = [node, *(each for each in known.replicas if each != node)]
+        replicas = [node, *(replica for replica in known.replicas if replica != node)]
         wish = ReassignableTopic(
             name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
         )

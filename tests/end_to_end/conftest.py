@@ -60,7 +60,7 @@ class Kafka:
         return run_tool(NEWEST, name, self.bootstrap_servers, *arguments, stdin=stdin)
 
     def speaks(self, version: str) -> bool:
-        """Whether this is the given release of Kafka or a newer one."""
+        """Return whether this is the given release of Kafka or a newer one."""
         return self.kind == "given" or release(self.version) >= release(version)
 
 

@@ -105,7 +105,7 @@ class Tap:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """The next request or answer, with its length."""
+    """Return the next request or answer, with its length."""
     length = await reader.readexactly(4)
     return length + await reader.readexactly(int.from_bytes(length))
 

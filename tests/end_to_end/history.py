@@ -109,7 +109,7 @@ class Finding(NamedTuple):
 
 
 def violations(history: History, found: Sequence[Found], promises: Promises = Promises()) -> list[Finding]:
-    """Every broken promise, each with its evidence. An empty list means that all promises were kept."""
+    """Return every broken promise, each with its evidence. An empty list means that all promises were kept."""
     sends = {send.value: send for send in history.sends}
     assert len(sends) == len(history.sends), "values must be unique"
     places: dict[bytes, list[Found]] = defaultdict(list)

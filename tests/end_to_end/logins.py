@@ -35,7 +35,7 @@ def _write_by_librdkafka(settings: dict[str, Any], topic: str, seconds: float) -
         producer.produce(topic, b"value", on_delivery=lambda error, _: failures.append(error) if error else None)
         while len(producer):
             producer.poll(0.05)
-            if fatal := [each for each in failures if each.name() in ("_AUTHENTICATION", "_SSL")]:
+            if fatal := [failure for failure in failures if failure.name() in ("_AUTHENTICATION", "_SSL")]:
                 producer.purge()
                 raise KafkaException(fatal[0])
         written += 1

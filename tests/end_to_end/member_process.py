@@ -78,7 +78,7 @@ class Work(RebalanceListener):
         self._report("lost", partitions)  # without a generation: the consumer is not a member now
 
     def _report(self, event: str, partitions: Sequence[TopicPartition], **facts: int) -> None:
-        self._say(event, partitions=[each.partition for each in partitions], **facts)
+        self._say(event, partitions=[partition.partition for partition in partitions], **facts)
 
 
 def say(event: str, **facts: Any) -> None:

@@ -11,13 +11,13 @@ from tests.waiting import DEADLINE
 
 
 async def read(kafka: Kafka, topic: str, count: int, **settings: Any) -> list[Record]:
-    """The first ``count`` records of the topic, in the order in which the consumer returned them."""
+    """Return the first ``count`` records of the topic, in the order in which the consumer returned them."""
     async with Consumer(kafka.bootstrap_servers, topics=[topic], **settings) as consumer:
         return await take(consumer, count)
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
-    """The next ``count`` records, exactly; TimeoutError if there are fewer."""
+    """Return the next ``count`` records, exactly; TimeoutError if there are fewer."""
     records: list[Record] = []
     async with asyncio.timeout(DEADLINE):
         while len(records) < count:

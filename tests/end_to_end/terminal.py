@@ -45,7 +45,7 @@ class Outcome:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment, without the variables that configure a command."""
+    """Return this process's environment, without the variables that configure a command."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOKAFKA_LITE_")}
     return inherited | {"TERM": "xterm", "COLUMNS": str(WIDTH)} | more
 
@@ -123,7 +123,7 @@ class Terminal:
         self._more.set()
 
     async def until(self, condition: Callable[[str], bool]) -> str:
-        """The screen once the condition holds; AssertionError if the process ends before."""
+        """Return the screen once the condition holds; AssertionError if the process ends before."""
         async with asyncio.timeout(DEADLINE):
             while not condition(self.screen):
                 assert not self._over, self.screen

@@ -53,7 +53,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def filled_topic(kafka: Kafka, count: int = 10) -> list[TopicPartition]:
-    """Two partitions with so many records each, a second apart."""
+    """Return two partitions with so many records each, a second apart."""
     topic = await kafka.create_topic(partitions=2)
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     async with Producer(kafka.bootstrap_servers) as producer:
@@ -64,7 +64,7 @@ async def filled_topic(kafka: Kafka, count: int = 10) -> list[TopicPartition]:
 
 
 async def newest_tool(kafka: Kafka, name: str, *arguments: str) -> str:
-    """The output of a tool of the newest Kafka: not every image has all tools, and old tools lack options."""
+    """Return the output of a tool of the newest Kafka: not every image has all tools, and old tools lack options."""
     if java_problem() is None:
         return await asyncio.to_thread(run_tool, NEWEST, name, kafka.bootstrap_servers, *arguments)
     return await asyncio.to_thread(kafka.tool, name, *arguments)
@@ -96,15 +96,23 @@ async def test_topics(kafka: Kafka, admin: Admin) -> None:
     assert (described.topic_id is not None) == kafka.speaks("2.8")
     assert name in {topic.name for topic in await admin.topics.list()}
     pages = [page async for page in admin.topics.pages(name, size=2)]
-    assert [[each.partition for topic in page for each in topic.partitions] for page in pages] == [[0, 1], [2]]
+    assert [[partition.partition for topic in page for partition in topic.partitions] for page in pages] == [
+        [0, 1],
+        [2],
+    ]
     if kafka.speaks("2.2"):
         said = await asyncio.to_thread(kafka.tool, "topics", "--describe", "--topic", name)
         assert re.search(r"PartitionCount:\s*3", said), said
         assert "retention.ms=86400000" in said
         rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", said)
         assert rows == [
-            (str(each.partition), str(each.leader), ",".join(map(str, each.replicas)), ",".join(map(str, each.in_sync)))
-            for each in described.partitions
+            (
+                str(partition.partition),
+                str(partition.leader),
+                ",".join(map(str, partition.replicas)),
+                ",".join(map(str, partition.in_sync)),
+            )
+            for partition in described.partitions
         ]
     await delete_and_see_it_gone(kafka, admin, name)
 
@@ -137,7 +145,9 @@ async def test_topics_are_placed_where_they_are_assigned(kafka: Kafka, admin: Ad
     name = new_name()
     node_id = (await admin.cluster.describe()).brokers[0].node_id
     (await admin.topics.create(NewTopic(name, assignments=[[node_id], [node_id]]))).raise_for_errors()
-    assert [each.replicas for each in (await admin.topics.describe(name))[name].partitions] == [(node_id,)] * 2
+    assert [partition.replicas for partition in (await admin.topics.describe(name))[name].partitions] == [
+        (node_id,)
+    ] * 2
 
 
 async def test_configs(kafka: Kafka, admin: Admin) -> None:
@@ -194,7 +204,10 @@ async def test_groups(kafka: Kafka, admin: Admin) -> None:
     assert [move.after for move in planned.raise_for_errors().values()] == [7, 7]
     (await admin.groups.reset_offsets(group, Reset.shift_by(2), partitions=[partitions[1]])).raise_for_errors()
     lag = (await admin.groups.lag(group))[group]
-    assert [(each.committed, each.end, each.lag) for each in lag.partitions] == [(4, 10, 6), (6, 10, 4)]
+    assert [(partition.committed, partition.end, partition.lag) for partition in lag.partitions] == [
+        (4, 10, 6),
+        (6, 10, 4),
+    ]
     said = await asyncio.to_thread(kafka.tool, "consumer-groups", "--describe", "--group", group)
     rows = sorted(re.findall(rf"{topic}\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", said))
     assert rows == [("0", "4", "10", "6"), ("1", "6", "10", "4")], said
@@ -223,7 +236,7 @@ async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
         assert isinstance(refused, BrokerError)
         assert refused.code is ErrorCode.NON_EMPTY_GROUP
         lag = (await admin.groups.lag(group))[group]
-        assert [each.member.client_id for each in lag.partitions if each.member] == ["ours", "ours"]
+        assert [partition.member.client_id for partition in lag.partitions if partition.member] == ["ours", "ours"]
 
 
 @since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
@@ -303,7 +316,7 @@ async def test_leaders_replicas_and_disks(kafka: Kafka, admin: Admin) -> None:
     node_id = (await admin.topics.describe(first.topic)).done[first.topic].partitions[0].replicas[0]
     described = await admin.log_dirs.describe([node_id], partitions=[first, second])
     if kafka.speaks("2.0"):
-        on_disk = {each.partition: each for log_dir in described[node_id] for each in log_dir.replicas}
+        on_disk = {replica.partition: replica for log_dir in described[node_id] for replica in log_dir.replicas}
         assert on_disk[first].size > 0
         if kafka.speaks("2.8"):
             options = ("--describe", "--broker-list", str(node_id), "--topic-list", first.topic)

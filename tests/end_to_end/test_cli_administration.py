@@ -62,14 +62,14 @@ async def test_a_topic_is_created_altered_and_deleted(kafka: Kafka) -> None:
             pass
     described = await ask(kafka, "topics", "describe", name)
     assert [row[:2] for row in described.rows] == [["TOPIC", "PARTITION"], [name, "0"], [name, "1"]]
-    assert name in {each["topic"] for each in json.loads((await ask(kafka, "topics", "list", "--json")).text)}
+    assert name in {load["topic"] for load in json.loads((await ask(kafka, "topics", "list", "--json")).text)}
 
     await ask(kafka, "topics", "alter", name, "--partitions", "3", "--set", "retention.ms=70000")
     settings = await ask(kafka, "configs", "describe", "topic", name, "--no-headings")
     assert [row[:3] for row in settings.rows if row[0] == "retention.ms"] == [["retention.ms", "70000", "topic"]]
     await ask(kafka, "configs", "alter", "topic", name, "--unset", "retention.ms", "--set", "segment.ms=80000")
     settings = await ask(kafka, "configs", "describe", "topic", name, "--json")
-    assert {each["name"]: each["value"] for each in json.loads(settings.text) if each["source"] == "topic"} == {
+    assert {load["name"]: load["value"] for load in json.loads(settings.text) if load["source"] == "topic"} == {
         "segment.ms": "80000"
     }
 

@@ -12,7 +12,7 @@ from tests.end_to_end.terminal import run
 
 
 async def diagnosed(servers: str, *arguments: str, timeout: int = 30) -> tuple[int, dict[str, Any]]:
-    """The output of the command, which waits the whole timeout for a broker that does not answer."""
+    """Return the output of the command, which waits the whole timeout for a broker that does not answer."""
     outcome = await run("diagnose", "-b", servers, "--json", "--timeout", str(timeout), *arguments)
     assert outcome.errors == ""
     return outcome.status, json.loads(outcome.text)
@@ -37,7 +37,7 @@ async def test_a_healthy_kafka_has_no_findings(kafka: Kafka) -> None:
         status, report = await diagnosed(kafka.bootstrap_servers, "--topic", topic, "--group", f"well-{topic}")
     assert member.group is not None
     assert (member.group.state, member.assigned, member.cluster.unreachable) == ("STABLE", 2, None)
-    assert any("Produce" in each.versions for broker in writer.brokers for each in broker.connections)
+    assert any("Produce" in connection.versions for broker in writer.brokers for connection in broker.connections)
     assert (status, findings(report)) == (0, ["nothing is wrong here"])
     assert [each["answers"] for each in report["bootstrap_servers"]]
     assert all(each["answers"] and each["produce"] is not None for each in report["brokers"])

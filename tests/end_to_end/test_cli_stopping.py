@@ -158,7 +158,7 @@ async def test_a_stopped_writer_reports_the_records_that_it_has_written(embedded
 
 @pytest.mark.parametrize("arguments", [("consume", "TOPIC"), ("consume", "TOPIC", "--until", "end", "-g", "heads")])
 async def test_a_closed_pipe_ends_a_reader_silently(embedded: Kafka, filled: str, arguments: tuple[str, ...]) -> None:
-    named = [filled if each == "TOPIC" else each for each in arguments]
+    named = [filled if argument == "TOPIC" else argument for argument in arguments]
     async with started(*named, "-b", embedded.bootstrap_servers) as process:
         assert process.stdout is not None
         assert await process.stdout.readline() == b"%060d\n" % 0

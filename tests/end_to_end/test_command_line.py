@@ -15,7 +15,7 @@ from tests.end_to_end.terminal import DEADLINE, broker
 
 
 async def run(*arguments: str) -> tuple[int, str]:
-    """The exit status, and all that was printed."""
+    """Return the exit status, and all that was printed."""
     outcome = await terminal.run(*arguments)
     return outcome.status, outcome.text + outcome.errors
 

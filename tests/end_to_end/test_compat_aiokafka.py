@@ -397,9 +397,9 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
     await client.start()
     try:
         new = library.admin.NewTopic(name, 2, 1, topic_configs={"retention.ms": "60000"})
-        assert [each[:2] for each in (await client.create_topics([new])).topic_errors] == [(name, 0)]
+        assert [topic_error[:2] for topic_error in (await client.create_topics([new])).topic_errors] == [(name, 0)]
         again = await client.create_topics([new])
-        assert [each[:2] for each in again.topic_errors] == [(name, 36)]
+        assert [topic_error[:2] for topic_error in again.topic_errors] == [(name, 36)]
         (found,) = again.to_object()["topic_errors"]
         assert (found["topic"], found["error_code"]) == (name, 36)
         await until(client.describe_topics, [name], lambda found: found[0]["error_code"] == 0)

@@ -98,8 +98,12 @@ class RawGroup:
         answer = await self.send(request)
         assigned = None
         if answer.assignment is not None:
-            assert all(each.topic_id == self.topic_id for each in answer.assignment.topic_partitions)
-            assigned = tuple(sorted(each for topic in answer.assignment.topic_partitions for each in topic.partitions))
+            assert all(
+                topic_partition.topic_id == self.topic_id for topic_partition in answer.assignment.topic_partitions
+            )
+            assigned = tuple(
+                sorted(partition for topic in answer.assignment.topic_partitions for partition in topic.partitions)
+            )
         return Answer(
             ErrorCode(answer.error_code),
             answer.error_message,
@@ -137,7 +141,7 @@ class RawGroup:
     async def classic_sync(
         self, member_id: str, generation: int, assignment: tuple[int, ...] | None = None
     ) -> tuple[ErrorCode, tuple[int, ...]]:
-        """The error and the numbers of the partitions. A leader sends its own ``assignment``."""
+        """Return the error and the numbers of the partitions. A leader sends its own ``assignment``."""
         own = [ConsumerProtocolAssignmentTopicPartition(topic=self.topic, partitions=list(assignment or ()))]
         data = encode_versioned(ConsumerProtocolAssignment(assigned_partitions=own), 1)
         request = SyncGroupRequest(
@@ -345,7 +349,7 @@ async def test_offsets_are_checked_by_member_epoch(group: RawGroup) -> None:
         topics = [OffsetFetchRequestTopics(topic_id=group.topic_id, name=group.topic, partition_indexes=[0])]
         asked = OffsetFetchRequestGroup(group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics)
         (answer,) = (await group.send(OffsetFetchRequest(groups=[asked]))).groups
-        found = [each.committed_offset for topic in answer.topics for each in topic.partitions]
+        found = [partition.committed_offset for topic in answer.topics for partition in topic.partitions]
         return ErrorCode(answer.error_code), found
 
     await group.join("a")
@@ -436,7 +440,7 @@ async def test_a_classic_member_in_a_consumer_group_that_becomes_classic_and_a_c
     assert await group.heartbeat("d", 5) == accepted("d", 5, tuple(each for each in every if each not in mine))
     about = ConsumerGroupDescribeRequest(group_ids=[group.group_id], include_authorized_operations=False)
     (described,) = (await group.send(about)).groups
-    assert {each.member_id: each.member_type for each in described.members} == {"d": 1, member_id: 0}
+    assert {member.member_id: member.member_type for member in described.members} == {"d": 1, member_id: 0}
     leave = LeaveGroupRequest(group_id=group.group_id, members=[LeaveGroupRequestMember(member_id=member_id)])
     (removed,) = (await group.send(leave)).members
     assert ErrorCode(removed.error_code) is none

@@ -132,7 +132,7 @@ RUN = secrets.token_hex(3)
 
 
 def chosen_seeds() -> list[Any]:
-    """The seeds that DIFFERENTIAL_SEEDS asks for, which may be a bound or a range, such as ``100:200``."""
+    """Return the seeds that DIFFERENTIAL_SEEDS asks for, which may be a bound or a range, such as ``100:200``."""
     if (asked := os.environ.get("DIFFERENTIAL_SEEDS")) is None:
         return seeds(SEEDS, usual=USUAL)
     first, _, last = asked.rpartition(":")

@@ -139,13 +139,13 @@ async def in_force(admins: Sequence[Admin], acls: Sequence[AclBinding]) -> None:
 
 
 async def compare(row: Row, embedded: Side, real: Side) -> list[Any]:
-    """The differences between the two answers that no Excuse permits."""
+    """Return the differences between the two answers that no Excuse permits."""
     kind = type(row.request)
     newest = KAFKA_RELEASES[NEWEST][kind.api_key][1]
     version = min(newest, kind.versions.last) if row.version is None else row.version
     answers = [comparable(side, await side.try_to_ask(row.request, version)) for side in (embedded, real)]
     return [
-        each
-        for each in differences(kind.__name__.removesuffix("Request"), *answers)
-        if not is_excused(each, row.request, version, EXCUSES)
+        difference
+        for difference in differences(kind.__name__.removesuffix("Request"), *answers)
+        if not is_excused(difference, row.request, version, EXCUSES)
     ]

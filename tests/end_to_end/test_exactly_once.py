@@ -82,7 +82,11 @@ class Pipe:
     async def lag(self) -> int:
         async with Admin(self.kafka.bootstrap_servers) as admin:
             found = (await admin.groups.lag(self.group))[self.group]
-            return sum(COUNT if each.lag is None else each.lag for each in found.partitions) if found.partitions else 1
+            return (
+                sum(COUNT if partition.lag is None else partition.lag for partition in found.partitions)
+                if found.partitions
+                else 1
+            )
 
 
 @pytest.fixture
@@ -248,7 +252,7 @@ async def test_handlers_commit_their_offsets_in_transactions(pipe: Pipe) -> None
         assert_once(await pipe.output())
         async with Admin(pipe.kafka.bootstrap_servers) as admin:
             offsets = (await admin.groups.offsets(pipe.group))[pipe.group]
-        assert sum(each.offset for each in offsets.values()) == COUNT
+        assert sum(offset.offset for offset in offsets.values()) == COUNT
         assert set(offsets) == {TopicPartition(pipe.source, number) for number in range(4)}
     consuming.cancel()
     await asyncio.gather(consuming, return_exceptions=True)

@@ -42,7 +42,7 @@ REQUESTS = {
 
 
 def steps(generation: int) -> list[str]:
-    """All steps. A worker that dies while it starts follows one that has left an open transaction."""
+    """Return all steps. A worker that dies while it starts follows one that has left an open transaction."""
     starts = [f"InitProducerId:{moment}" for moment in MOMENTS]
     after_written = [[f"body:{moment}", *(starts if moment == "written" else ())] for moment in BODY]
     requests = [f"{name}:{moment}" for name in REQUESTS[generation] for moment in MOMENTS]
@@ -75,7 +75,7 @@ async def worker(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def batches_of(process: asyncio.subprocess.Process, last: int | None = None) -> list[dict[str, Any]]:
-    """The batches that a worker reports until it ends, or until it has reported this offset."""
+    """Return the batches that a worker reports until it ends, or until it has reported this offset."""
     assert process.stdout is not None
     found: list[dict[str, Any]] = []
     async with asyncio.timeout(DEADLINE):

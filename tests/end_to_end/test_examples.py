@@ -114,7 +114,7 @@ async def delete(kafka: Kafka, *topics: str) -> None:
 async def committed(kafka: Kafka, group_id: str) -> int:
     async with Admin(kafka.bootstrap_servers) as admin:
         lag = (await admin.groups.lag(group_id))[group_id]
-        return sum(each.committed or 0 for each in lag.partitions)
+        return sum(partition.committed or 0 for partition in lag.partitions)
 
 
 async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: Kafka, tmp_path: Path) -> None:

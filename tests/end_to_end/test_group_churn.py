@@ -78,7 +78,7 @@ class Reports:
         self.news = asyncio.Event()
 
     def owned(self, member: str | None = None) -> list[Stay]:
-        """The partitions that have an owner now, or that this member owns now."""
+        """Return the partitions that have an owner now, or that this member owns now."""
         return [
             stay for stays in self.stays.values() for stay in stays if not stay.how and member in (None, stay.member)
         ]
@@ -261,7 +261,7 @@ class Members:
         self._give_back(member)
 
     def owner_of(self, partition: int) -> Member:
-        """The living member that owns the partition; only for a stable group."""
+        """Return the living member that owns the partition; only for a stable group."""
         (stay,) = (stay for stay in self.said.owned() if stay.partition == partition)
         return next(member for member in self.living if member.name == stay.member)
 
@@ -343,7 +343,7 @@ async def test_twenty_members_that_join_leave_and_are_killed_share_the_work(
 
 
 async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *, static: bool) -> dict[str, object]:
-    """The churn of one group and its checks; returns figures about the run."""
+    """Return the churn of one group and its checks; returns figures about the run."""
     topic = await kafka.create_topic(partitions=PARTITIONS)
     commits: list[tuple[float, dict[int, int]]] = []
     async with members_of(kafka, topic, strategy, static=static) as members:
@@ -429,7 +429,7 @@ def late_takeovers(members: Members) -> Iterable[str]:
 
 
 def clashes(said: Reports) -> Iterable[str]:
-    """Two owners at the same time, or an owner with an older generation than its predecessor."""
+    """Yield two owners at the same time, or an owner with an older generation than its predecessor."""
     for stays in said.stays.values():
         in_order = sorted(stays, key=lambda stay: stay.since)
         for before, after in pairwise(in_order):

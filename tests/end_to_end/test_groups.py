@@ -267,7 +267,8 @@ async def test_kafkas_own_tool_describes_the_group(kafka: Kafka) -> None:
 
 
 def table(said: str) -> list[dict[str, str]]:
-    """The rows below the column titles that a tool of Kafka printed. Kafka 1.1 has no column for the group yet."""
+    """Return the rows below the column titles that a tool of Kafka printed. Kafka 1.1 has no column for the group
+    yet."""
     lines = [line.split() for line in said.splitlines()]
     start = next((number for number, words in enumerate(lines) if "CURRENT-OFFSET" in words), len(lines))
     return [dict(zip(lines[start], words)) for words in lines[start + 1 :] if words]
@@ -417,7 +418,7 @@ class AiokafkaPeer:
         from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
         assignors = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-        found = {each.name: each for each in assignors}
+        found = {assignor.name: assignor for assignor in assignors}
         self._consumer = aiokafka.AIOKafkaConsumer(
             topic,
             bootstrap_servers=servers,
@@ -459,13 +460,13 @@ PEERS: list[tuple[Callable[[], Peer], str]] = [
 async def settled(condition: Callable[[], bool], *consumers: Consumer) -> None:
     """Wait until the condition holds and these consumers are stable members. They poll meanwhile."""
     ends = time.monotonic() + DEADLINE
-    while not (condition() and all(each.membership is MemberState.STABLE for each in consumers)):
-        assert time.monotonic() < ends, [(each.membership, each.assignment) for each in consumers]
-        await asyncio.gather(asyncio.sleep(0.05), *(each.poll(timeout=0.1) for each in consumers))
+    while not (condition() and all(consumer.membership is MemberState.STABLE for consumer in consumers)):
+        assert time.monotonic() < ends, [(consumer.membership, consumer.assignment) for consumer in consumers]
+        await asyncio.gather(asyncio.sleep(0.05), *(consumer.poll(timeout=0.1) for consumer in consumers))
 
 
 def whole(sets: Sequence[set[int]], count: int) -> bool:
-    return sorted(number for each in sets for number in each) == list(range(count)) and all(sets)
+    return sorted(number for set_ in sets for number in set_) == list(range(count)) and all(sets)
 
 
 @pytest.mark.parametrize("leads", ["ours", "theirs"])

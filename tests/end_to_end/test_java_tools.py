@@ -48,7 +48,7 @@ def tool(cluster: EmbeddedCluster) -> Tool:
 
 
 def written(cluster: EmbeddedCluster) -> set[tuple[Compression, int]]:
-    """The compression and the acks of the Produce requests so far."""
+    """Return the compression and the acks of the Produce requests so far."""
     return {
         (batch.compression, exchange.request.acks)
         for exchange in cluster.history.of(ProduceRequest)

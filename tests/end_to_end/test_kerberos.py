@@ -96,7 +96,7 @@ async def log_in(settings: dict[str, Any]) -> None:
 
 
 async def refused(settings: dict[str, Any]) -> AuthenticationError:
-    """The error of a login that is refused at once."""
+    """Return the error of a login that is refused at once."""
     with pytest.raises(AuthenticationError) as caught:
         async with asyncio.timeout(DEADLINE):
             await log_in(settings)

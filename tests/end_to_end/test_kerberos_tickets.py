@@ -70,14 +70,14 @@ def configure(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kdc_lin
 
 
 def der(tag: int, *content: bytes) -> bytes:
-    """An element of DER with less than 128 bytes."""
+    """Return an element of DER with less than 128 bytes."""
     joined = b"".join(content)
     assert len(joined) < 128
     return bytes([tag, len(joined)]) + joined
 
 
 def error_message(code: int) -> bytes:
-    """The KRB-ERROR of a KDC (RFC 4120, section 5.9.1), with its length for TCP."""
+    """Return the KRB-ERROR of a KDC (RFC 4120, section 5.9.1), with its length for TCP."""
     name = der(0x30, der(0xA0, b"\x02\x01\x02"), der(0xA1, der(0x30, der(0x1B, b"krbtgt"), der(0x1B, REALM.encode()))))
     error = der(
         0x7E,

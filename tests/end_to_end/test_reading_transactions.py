@@ -33,7 +33,8 @@ def a_producer(kafka: Kafka, name: str) -> confluent_kafka.Producer:
 
 
 def librdkafka_writes(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
-    """Two producers in turn, each with committed and aborted transactions that overlap; the last one stays open."""
+    """Return two producers in turn, each with committed and aborted transactions that overlap; the last one stays
+    open."""
     first, second = a_producer(kafka, f"{topic}-a"), a_producer(kafka, f"{topic}-b")
 
     def write(producer: confluent_kafka.Producer, name: str) -> None:

@@ -14,7 +14,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def example(mark: str) -> str:
-    """The one Python block that contains the mark."""
+    """Return the one Python block that contains the mark."""
     (text,) = [block.text for block in blocks(README) if mark in block.text]
     return text
 

@@ -138,7 +138,7 @@ async def test_one_producer_writes_to_many_topics_at_once(kafka: Kafka) -> None:
 
 
 async def filled(kafka: Kafka, count: int = 10, partitions: int = 1) -> str:
-    """A topic whose records carry their number, and one second more of timestamp each."""
+    """Return a topic whose records carry their number, and one second more of timestamp each."""
     topic = await kafka.create_topic(partitions=partitions)
     async with Producer(kafka.bootstrap_servers) as producer:
         for number in range(count):

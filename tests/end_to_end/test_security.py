@@ -96,7 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def having(option: str, first: str) -> list[str]:
-    """The embedded broker, and the releases of this run that are not older than ``first``."""
+    """Return the embedded broker, and the releases of this run that are not older than ``first``."""
     names = [name for name in wanted(option, first) if name in MATRIX or name == "embedded"]
     return [name for name in names if name == "embedded" or release(name) >= release(first)]
 
@@ -216,7 +216,7 @@ async def test_names_are_escaped_and_passwords_taken_as_they_are(secured: Secure
 
 
 async def ended(settings: dict[str, Any]) -> KafkaError:
-    """The error of a client's start, which must fail."""
+    """Return the error of a client's start, which must fail."""
     admin = Admin(**settings, api_timeout=30.0)
     with pytest.raises(KafkaError) as failed:
         await admin.start()
@@ -226,7 +226,7 @@ async def ended(settings: dict[str, Any]) -> KafkaError:
 
 
 async def timed_out(settings: dict[str, Any], cause: str) -> KafkaError:
-    """The error of a start. Its timeout leaves it the time to find this cause."""
+    """Return the error of a start. Its timeout leaves it the time to find this cause."""
     return await error_of(lambda timeout: Admin(**settings, api_timeout=timeout).start(), re.escape(cause))
 
 
@@ -562,7 +562,9 @@ async def test_a_session_is_renewed_as_by_apache_kafka(
 async def outcomes(
     host: str, port: int, requests: list[tuple[Any, int]], context: ssl.SSLContext | None = None
 ) -> list[Any]:
-    """The error code of each response, with its text if it has one; "closed" if the broker closes the connection."""
+    """Return the error code of each response, with its text if it has one; "closed" if the broker closes the
+    connection.
+    """
     protocol: ClientProtocol[None] = ClientProtocol("broker")
     stream = FramedStreamReader(1 << 20, "broker")
     await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=context)

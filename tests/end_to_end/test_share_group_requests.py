@@ -47,7 +47,7 @@ class Connection:
         self.stream = FramedStreamReader(1 << 20, "broker")
 
     async def ask(self, request: Any, *, version: int | None = None) -> Any:
-        """The response to a request, in the last version by default."""
+        """Return the response to a request, in the last version by default."""
         version = type(request).versions.last if version is None else version
         self.stream.write([self.protocol.encode_request(request, version, "test", None)])
         frame = await self.stream.read_frame()
@@ -75,7 +75,7 @@ class Group:
             await asyncio.sleep(0.05)
 
     async def fetch(self, member: str, *batches: Batch, epoch: int | None = None, **options: Any) -> Any:
-        """The error of the response; else the result of the acknowledgements, and what was acquired."""
+        """Return the error of the response; else the result of the acknowledgements, and what was acquired."""
         epoch = self.epochs.get(member, 0) if epoch is None else epoch
         topic_id = self.topic_id if batches or epoch == 0 else None
         answer = await self.leader.ask(share_fetch(self.name, member, epoch, topic_id, *batches, **options))
@@ -84,15 +84,15 @@ class Group:
         self.epochs[member] = epoch + 1
         return [
             (
-                (each.acknowledge_error_code, each.acknowledge_error_message),
-                [(got.first_offset, got.last_offset, got.delivery_count) for got in each.acquired_records],
+                (partition.acknowledge_error_code, partition.acknowledge_error_message),
+                [(got.first_offset, got.last_offset, got.delivery_count) for got in partition.acquired_records],
             )
             for topic in answer.responses
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
 
     async def acknowledge(self, member: str, *batches: Batch, epoch: int | None = None, **options: Any) -> Any:
-        """The error of the response; else the error of the partition, with its text."""
+        """Return the error of the response; else the error of the partition, with its text."""
         epoch = self.epochs.get(member, 0) if epoch is None else epoch
         request = share_acknowledge(
             self.name, member, epoch, options.pop("topic_id", self.topic_id), *batches, **options
@@ -109,7 +109,7 @@ class Group:
         return answer.error_code, answer.error_message
 
     async def offsets(self) -> Any:
-        """The start offset and the lag."""
+        """Return the start offset and the lag."""
         wanted = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.name, topics=None)
         found = await self.coordinator.ask(m.DescribeShareGroupOffsetsRequest(groups=[wanted]))
         partition = found.groups[0].topics[0].partitions[0]
@@ -127,7 +127,7 @@ async def group_of(kafka: Kafka, records: int) -> AsyncIterator[Group]:
         await producer.send_many(topic, [b"%d" % number for number in range(records)])
     async with connection(kafka.bootstrap_servers.partition(",")[0]) as first:
         described = await first.ask(m.MetadataRequest(topics=[m.MetadataRequestTopic(name=topic)]))
-        addresses = {each.node_id: f"{each.host}:{each.port}" for each in described.brokers}
+        addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in described.brokers}
         found = None
         while found is None or found.error_code:  # the first request creates the topic of the coordinators
             answer = await first.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name]))

@@ -30,7 +30,7 @@ async def admin(kafka: Kafka) -> AsyncIterator[Admin]:
 
 
 async def new_group(admin: Admin, **settings: object) -> str:
-    """A share group that begins at the first record."""
+    """Return a share group that begins at the first record."""
     name = f"share-{next(_groups)}"
     values = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
     changes = {ConfigResource.group(name): {"share.auto.offset.reset": "earliest", **values}}
@@ -47,7 +47,7 @@ async def topic_with(kafka: Kafka, records: int, partitions: int = 1) -> str:
 
 
 async def read(consumer: ShareConsumer, records: int) -> list[ShareRecord]:
-    """The next records, exactly this many."""
+    """Return the next records, exactly this many."""
     found: list[ShareRecord] = []
     async with asyncio.timeout(DEADLINE):
         while len(found) < records:

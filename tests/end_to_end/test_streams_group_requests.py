@@ -123,9 +123,9 @@ async def test_an_admin_client_describes_and_resets_a_group(kafka: Kafka) -> Non
         assert (await admin.groups.delete(name)).failed[name].code is ErrorCode.NON_EMPTY_GROUP  # type: ignore[attr-defined]
         await group.beat("x", -1)
         moved = await admin.groups.reset_offsets(name, Reset.to_earliest(), topics=[topic])
-        assert [each.after for each in moved.raise_for_errors().values()] == [0, 0]
+        assert [raise_for_error.after for raise_for_error in moved.raise_for_errors().values()] == [0, 0]
         lag = (await admin.groups.lag(name))[name]
-        assert [(each.partition.partition, each.lag, each.member) for each in lag.partitions] == [
+        assert [(partition.partition.partition, partition.lag, partition.member) for partition in lag.partitions] == [
             (0, 0, None),
             (1, 0, None),
         ]
@@ -154,7 +154,7 @@ async def test_a_second_instance_gets_a_part_of_each_subtopology(kafka: Kafka) -
 
 
 def task_ids_of(tasks: Sequence[Any]) -> dict[str, list[int]]:
-    return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+    return {task.subtopology_id: sorted(task.partitions) for task in tasks}
 
 
 @streams
@@ -199,12 +199,14 @@ async def test_internal_topics_are_created_as_by_apache_kafka(kafka: Kafka) -> N
         assert (answer.member_epoch, tasks(answer.active_tasks)) == (3, {"0": [0, 1], "1": [0, 1]})
         (known,) = answer.partitions_by_user_endpoint or []
         assert known.user_endpoint == endpoint
-        partitions = {each.topic: sorted(each.partitions) for each in known.active_partitions}
+        partitions = {
+            active_partition.topic: sorted(active_partition.partitions) for active_partition in known.active_partitions
+        }
         assert partitions == {f"{group.name}-in": [0, 1], f"{group.name}-repartition": [0, 1]}
         described = await group.describe()
         assert described.topology is not None
         _, counted = described.topology.subtopologies or []
-        assert [(each.name, each.partitions) for each in counted.state_changelog_topics] == [
+        assert [(topic.name, topic.partitions) for topic in counted.state_changelog_topics] == [
             (f"{group.name}-changelog", 2)
         ]
 
@@ -332,7 +334,7 @@ async def test_a_streams_group_is_no_other_group(kafka: Kafka) -> None:
         (described,) = (await ask(m.DescribeGroupsRequest(groups=[name]))).groups
         assert described.error_message == f"Group {name} is not a classic group."
         listed = await ask(m.ListGroupsRequest(types_filter=["Streams"]))
-        assert [(each.group_type, each.protocol_type) for each in listed.groups if each.group_id == name] == [
+        assert [(group.group_type, group.protocol_type) for group in listed.groups if group.group_id == name] == [
             ("streams", "streams")
         ]
         assert (await ask(m.DeleteGroupsRequest(groups_names=[name]))).results[0].error_code == 68, "NON_EMPTY_GROUP"

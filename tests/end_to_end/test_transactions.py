@@ -41,7 +41,7 @@ async def until_stable(kafka: Kafka, topic: str) -> None:
 
 
 async def values_of(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """The values of all records of a topic without open transactions, in the order of each partition."""
+    """Return the values of all records of a topic without open transactions, in the order of each partition."""
     await until_stable(kafka, topic)
     async with Consumer(kafka.bootstrap_servers, isolation_level=isolation) as consumer:  # type: ignore[arg-type]
         partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]

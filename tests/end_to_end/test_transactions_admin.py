@@ -142,7 +142,11 @@ async def write_hanging(kafka: Kafka, partition: TopicPartition) -> None:
         (leader,) = [each.leader for each in view.partitions]
         assert leader is not None
         written = await client.broker(leader).send(produce, at_most=ProduceRequest.ADDS_PARTITIONS.before)
-        assert [each.error_code for topic in written.responses for each in topic.partition_responses] == [0]
+        assert [
+            partition_response.error_code
+            for topic in written.responses
+            for partition_response in topic.partition_responses
+        ] == [0]
 
 
 @asynccontextmanager

@@ -101,7 +101,7 @@ class Writer:
         await asyncio.sleep(4 * late)
 
     def wrote(self, value: bytes) -> bool:
-        """Whether this writer sent the value."""
+        """Return whether this writer sent the value."""
         return value.startswith(f"{self.kind.name}/".encode())
 
     def failures(self) -> list[Send]:
@@ -167,11 +167,11 @@ class Traffic:
         return [send for writer in self.writers for send in writer.failures()]
 
     def broken_promises(self, found: Sequence[Found], *, alone: Collection[str]) -> list[Finding]:
-        """Every promise that the found records break. Topics that are not ``alone`` have several replicas."""
+        """Return every promise that the found records break. Topics that are not ``alone`` have several replicas."""
         findings: list[Finding] = []
         for writer in self.writers:
             for promises, is_alone in ((writer.kind.alone, True), (writer.kind.replicated, False)):
-                sends = [each for each in writer.history.sends if (each.topic_partition.topic in alone) is is_alone]
+                sends = [send for send in writer.history.sends if (send.topic_partition.topic in alone) is is_alone]
                 own = [
                     each
                     for each in found
@@ -241,7 +241,7 @@ def _found(record: Any) -> Found:
 
 
 async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
-    """All records in the log, by a consumer that did not see the faults."""
+    """Return all records in the log, by a consumer that did not see the faults."""
     found: list[Found] = []
     async with asyncio.timeout(DEADLINE), Consumer(bootstrap_servers) as consumer:
         consumer.assign(lanes)
@@ -252,7 +252,7 @@ async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> 
 
 
 def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
-    """The same by librdkafka. It blocks."""
+    """Return the same by librdkafka. It blocks."""
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(

@@ -14,7 +14,7 @@ from aiokafka_lite import ConsumerGroup, FailureTopics, Producer, Record, Worker
 
 
 def is_refused(number: int) -> bool:
-    """Whether the record with this number of its key always fails."""
+    """Return whether the record with this number of its key always fails."""
     return number % 25 == 24
 
 

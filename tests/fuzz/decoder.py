@@ -29,14 +29,14 @@ LEAK = 20_000
 
 
 def columns(data: bytes) -> list[object]:
-    """All columns of all batches, or the error of a batch."""
+    """Return all columns of all batches, or the error of a batch."""
     found: list[object] = []
     try:
         for batch in split_batches(data):
             try:
                 found.extend(
-                    (each.offsets, each.timestamps, each.keys, each.values, each.headers)
-                    for each in batch.chunks(LIMIT, max_records=7)
+                    (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
+                    for chunk in batch.chunks(LIMIT, max_records=7)
                 )
             except CorruptRecord as error:
                 found.append(str(error))
@@ -46,7 +46,7 @@ def columns(data: bytes) -> list[object]:
 
 
 def arrow(data: bytes) -> list[object]:
-    """The Arrow columns of each batch, of all its records and of some, or that a batch is malformed."""
+    """Return the Arrow columns of each batch, of all its records and of some, or that a batch is malformed."""
     found: list[object] = []
     try:
         batches = [batch for batch in split_batches(data) if batch.magic == 2]
@@ -86,7 +86,9 @@ def main() -> None:
 
 
 def damaged_records(random: Random) -> bytes:
-    """A batch that is not compressed, in two of three cases with a damaged byte or with offsets that do not rise."""
+    """Return a batch that is not compressed, in two of three cases with a damaged byte or with offsets that do not
+    rise.
+    """
     kind = random.choice(("whole", "damaged", "offsets"))
     deltas = sorted(random.sample(range(20), 3))
     if kind == "offsets":
@@ -127,7 +129,7 @@ def compare(native: Any, function: Callable[[bytes], list[object]], data: bytes)
     with patch.object(decode, "decode_lists", shortcuts[0]), use_for_arrow(*shortcuts[1:]):
         found = function(data)
     assert found == expected, f"--input {data.hex()}: {found} in C, {expected} in Python"
-    return sum(each.done for each in shortcuts)
+    return sum(shortcut.done for shortcut in shortcuts)
 
 
 def use_for_arrow(find_fields: object, join_fields: object) -> Any:

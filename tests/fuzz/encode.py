@@ -23,7 +23,7 @@ WRONG: tuple[Any, ...] = ("text", 5, [1])
 
 
 def outcome(function: Callable[..., object], *arguments: object) -> tuple[object, bytes]:
-    """The result, or that it raised, and the buffer afterwards."""
+    """Return the result, or that it raised, and the buffer afterwards."""
     buffer = bytearray(b"before")
     try:
         return function(buffer, *arguments), bytes(buffer)

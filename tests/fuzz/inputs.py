@@ -24,7 +24,7 @@ NAMES = ("", "t", "orders", "__consumer_offsets", "é" * 3, "x" * 128, "group")
 
 
 def struct_in(random: Random, cls: type[Any], version: int) -> Any:
-    """An instance of a message's class that ``version`` can carry."""
+    """Return an instance of a message's class that ``version`` can carry."""
     return cls(**{name: _value(random, spec, version) for name, spec in cls.specs.items() if version in spec.versions})
 
 
@@ -58,7 +58,7 @@ def _value(random: Random, spec: Spec, version: int) -> Any:
 
 
 def encoded(random: Random, cls: type[Any], version: int) -> bytes:
-    """A message in wire format."""
+    """Return a message in wire format."""
     out = bytearray()
     encode_message(struct_in(random, cls, version), version, out)
     return bytes(out)
@@ -68,7 +68,7 @@ def encoded(random: Random, cls: type[Any], version: int) -> bytes:
 
 
 def batches(random: Random) -> bytes:
-    """A few batches, as a fetch or a produce request has them."""
+    """Return a few batches, as a fetch or a produce request has them."""
     return b"".join(random.choice((_batch, _batch, _damaged_inside, _old))(random) for _ in range(random.randrange(3)))
 
 
@@ -94,7 +94,7 @@ def _batch(random: Random) -> bytes:
 
 
 def _damaged_inside(random: Random) -> bytes:
-    """A batch whose checksum and compression are right, and whose records are damaged."""
+    """Return a batch whose checksum and compression are right, and whose records are damaged."""
     rows = _rows(random)
     body = encode_records(0, *([row[column] for row in rows] for column in range(4)))  # type: ignore[arg-type]
     whole = RecordBatch(encode_batch(rows))
@@ -104,7 +104,7 @@ def _damaged_inside(random: Random) -> bytes:
 
 
 def _old(random: Random) -> bytes:
-    """A message of format v0 or v1, or a wrapper around some, damaged or not."""
+    """Return a message of format v0 or v1, or a wrapper around some, damaged or not."""
     magic = random.randrange(2)
     inner = b"".join(old_message(magic, offset, None, random.randbytes(9)) for offset in range(random.randrange(1, 5)))
     if random.random() < 0.3:

@@ -53,7 +53,7 @@ def fuzz(name: str, target: Target, seed: int, *, first: int = 0, seconds: float
 
 
 def attempt(target: Target, data: bytes, *, measured: bool = True) -> BaseException | None:
-    """The error of an input, or None."""
+    """Return the error of an input, or None."""
     try:
         with _bounded(BYTES if measured else 1 << 40):
             target.read(data)
@@ -81,7 +81,7 @@ def _bounded(limit: int) -> Iterator[None]:
 
 
 def shrunk(target: Target, data: bytes, error: BaseException, seconds: float = 5.0) -> bytes:
-    """A shorter input with an error of the same type."""
+    """Return a shorter input with an error of the same type."""
     until = monotonic() + seconds
     size = len(data) // 2
     while size and monotonic() < until:

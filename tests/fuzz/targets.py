@@ -60,7 +60,7 @@ def _versioned(random: Random, classes: list[type[Any]]) -> tuple[bytes, type[An
 
 
 def _of(classes: list[type[Any]], data: bytes) -> tuple[type[Any], int]:
-    """The class and the version that the first two bytes of an input name."""
+    """Return the class and the version that the first two bytes of an input name."""
     if len(data) < 2:
         return classes[0], classes[0].versions.first
     cls = classes[data[0] % len(classes)]

@@ -101,7 +101,7 @@ _BLOCK = re.compile(r'^```python(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^``
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of Python on a page, in their order."""
+    """Return the blocks of Python on a page, in their order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(page, text.count("\n", 0, found.start()) + 1, found["title"] or "", found["text"])
@@ -118,7 +118,7 @@ class Row:
 
 
 def rows(page: Path) -> Iterator[Row]:
-    """The rows of all tables of a page."""
+    """Yield the rows of all tables of a page."""
     heads: list[str] | None = None
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if not line.startswith("|"):
@@ -132,12 +132,12 @@ def rows(page: Path) -> Iterator[Row]:
 
 
 def code_spans(cell: str) -> list[str]:
-    """The texts between backticks."""
+    """Return the texts between backticks."""
     return re.findall(r"`([^`\n]+)`", cell)
 
 
 def imported(module: str) -> ModuleType:
-    """A module. Warnings of other projects about deprecated calls are ignored."""
+    """Return a module. Warnings of other projects about deprecated calls are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(module)
@@ -187,7 +187,7 @@ class Names:
                     pass
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
-                self.scope.update({each.id: UNKNOWN for each in node.targets if isinstance(each, ast.Name)})
+                self.scope.update({target.id: UNKNOWN for target in node.targets if isinstance(target, ast.Name)})
 
     def _bind_unknown(self, name: str) -> None:
         self.scope[name] = self.given.get(name, UNKNOWN)
@@ -241,7 +241,7 @@ class Names:
 
 
 def parameters(function: Any) -> set[str] | None:
-    """The keywords that a function takes, also the keywords of an unpacked TypedDict; None if it takes any."""
+    """Return the keywords that a function takes, also the keywords of an unpacked TypedDict; None if it takes any."""
     try:
         signature = inspect.signature(function)
     except ValueError:

@@ -105,7 +105,7 @@ def test_a_hot_module_defines_no_protocol(module: str) -> None:
     """A class of a user cannot inherit from a compiled protocol."""
     tree = ast.parse(Path(build_backend.ROOT, module).read_text())
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    bases = {each.name: [ast.unparse(base).partition("[")[0] for base in each.bases] for each in classes}
+    bases = {class_.name: [ast.unparse(base).partition("[")[0] for base in class_.bases] for class_ in classes}
     assert [name for name in bases if "Protocol" in bases[name]] == []
 
 

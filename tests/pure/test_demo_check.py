@@ -25,7 +25,7 @@ NUMBERS = [[number for number in range(COUNT) if partition_of(number) == partiti
 
 
 def sent(number: int) -> Record:
-    """The record as the demo expects it."""
+    """Return the record as the demo expects it."""
     key, value, headers = content_of(number)
     return Record(
         topic="demo",

@@ -76,7 +76,7 @@ PARTS = {CANARY, CANARY[:6], base64.b64encode(CANARY.encode() * 20).decode()[:20
 
 
 def everything_of(error: BaseException | None) -> Iterator[str]:
-    """The texts of an error and of all errors that it refers to."""
+    """Yield the texts of an error and of all errors that it refers to."""
     if error is not None:
         yield from (str(error), repr(error), *getattr(error, "__notes__", ()))
         yield "".join(traceback.TracebackException.from_exception(error, lookup_lines=False).format_exception_only())
@@ -85,7 +85,7 @@ def everything_of(error: BaseException | None) -> Iterator[str]:
 
 
 def shows(call: Callable[[], object]) -> str | None:
-    """The text of the result or of the error, if it has a part of the canary."""
+    """Return the text of the result or of the error, if it has a part of the canary."""
     texts: list[str] = []
     try:
         result = call()

@@ -14,7 +14,7 @@ INCLUDED = re.compile(r'^--8<-- "([^":]+\.md)(?::(\w+))?"$', re.MULTILINE)
 
 
 def text_of(page: Path) -> str:
-    """The text of a page with the parts of other pages that it includes, without blocks of code."""
+    """Return the text of a page with the parts of other pages that it includes, without blocks of code."""
     text = INCLUDED.sub(lambda found: included(*found.groups()), page.read_text(encoding="utf-8"))
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -28,7 +28,7 @@ def included(path: str, section: str | None) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that the site gives to headings, and to the entries of the reference."""
+    """Return the names that the site gives to headings, and to the entries of the reference."""
     text = text_of(page)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     headings = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}

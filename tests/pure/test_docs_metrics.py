@@ -26,7 +26,7 @@ def test_each_metric_of_the_dashboard_is_exported() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     expressions += [each["query"] for each in dashboard["templating"]["list"]]
-    named = {name for each in expressions for name in re.findall(r"\bkafka_\w+", each)}
+    named = {name for expression in expressions for name in re.findall(r"\bkafka_\w+", expression)}
     assert len(named) > 20
     assert named <= {each.prometheus_name for each in INSTRUMENTS}
 

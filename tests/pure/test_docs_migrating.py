@@ -84,7 +84,7 @@ def page_of(client: str) -> Path:
 
 
 def calls(client: str) -> list[Row]:
-    """The rows of the tables of old and new calls."""
+    """Return the rows of the tables of old and new calls."""
     return [row for row in rows(page_of(client)) if f"in {client}" in row.cells]
 
 

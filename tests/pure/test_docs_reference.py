@@ -23,7 +23,7 @@ PAGES = sorted((ROOT / "docs").glob("reference-*.md"))
 
 
 def public(module: ModuleType) -> dict[str, Any]:
-    """The classes and functions in ``__all__`` of a module; without ``__all__``, all that it defines."""
+    """Return the classes and functions in ``__all__`` of a module; without ``__all__``, all that it defines."""
     names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
     found = {name: getattr(module, name) for name in names}
     classes_and_functions = {
@@ -35,7 +35,7 @@ def public(module: ModuleType) -> dict[str, Any]:
 
 
 def at(identifier: str) -> Any:
-    """The object that mkdocstrings shows for a name: a module or a name in a module."""
+    """Return the object that mkdocstrings shows for a name: a module or a name in a module."""
     try:
         return importlib.import_module(identifier)
     except ModuleNotFoundError:
@@ -44,7 +44,7 @@ def at(identifier: str) -> Any:
 
 
 def printed() -> set[Any]:
-    """The classes and functions on the pages. A module on a page stands for the names that it defines."""
+    """Return the classes and functions on the pages. A module on a page stands for the names that it defines."""
     found: set[Any] = set()
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for identifier in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
@@ -84,7 +84,7 @@ def test_every_public_name_and_what_can_be_called_of_it_has_a_docstring(module: 
 
 
 def methods_of(thing: object) -> dict[str, Any]:
-    """The public functions that a class defines."""
+    """Return the public functions that a class defines."""
     found = vars(thing).items() if inspect.isclass(thing) else ()
     return {name: each for name, each in found if not name.startswith("_") and inspect.isfunction(each)}
 

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 
 
 def settings_of(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The settings of a properties file on the page, with its certificate files in a temporary directory."""
+    """Return the settings of a properties file on the page, with its certificate files in a temporary directory."""
     (text,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     for path in re.findall(r"file:(/[\w/.-]+)", text):
         elsewhere = tmp_path / Path(path).name

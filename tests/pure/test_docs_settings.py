@@ -44,11 +44,11 @@ def test_every_configuration_is_on_the_page() -> None:
 @each_configuration
 def test_every_setting_has_a_docstring_that_is_a_sentence(configuration: type) -> None:
     said = list_settings.docstrings(configuration)
-    assert [each.name for each in fields(configuration) if not said.get(each.name, "").endswith(".")] == []
+    assert [field.name for field in fields(configuration) if not said.get(field.name, "").endswith(".")] == []
 
 
 def test_every_setting_has_its_line_in_the_table_of_javas_defaults() -> None:
-    settings = {each.name for configuration in CONFIGURATIONS for each in fields(configuration)}
+    settings = {field.name for configuration in CONFIGURATIONS for field in fields(configuration)}
     assert settings == set(list_settings.JAVA), "the table JAVA in docs/list_settings.py"
 
 
@@ -73,5 +73,5 @@ def test_every_setting_of_a_constructor_is_described(client: type) -> None:
     """docs/show_settings.py writes them into the signatures of the reference."""
     annotation = inspect.signature(client).parameters["settings"].annotation
     accepted = getattr(sys.modules[client.__module__], annotation.removeprefix("Unpack[").removesuffix("]"))
-    described = {each.name for configuration in CONFIGURATIONS for each in fields(configuration)}
+    described = {field.name for configuration in CONFIGURATIONS for field in fields(configuration)}
     assert set(accepted.__annotations__) - described == set()

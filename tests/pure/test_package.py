@@ -18,7 +18,7 @@ PACKAGE = Path(aiokafka_lite.__file__).parent
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a new interpreter has loaded after the statement."""
+    """Return the modules that a new interpreter has loaded after the statement."""
     program = f"{statement}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -95,7 +95,9 @@ def test_counterparts_are_exported_together() -> None:
 
 
 def homes_of(for_types: ast.If) -> set[tuple[str, str]]:
-    """The modules and names in the call of ``lazy.exports``, which is the ``else`` of the imports for type checkers."""
+    """Return the modules and names in the call of ``lazy.exports``, which is the ``else`` of the imports for type
+    checkers.
+    """
     call = next(node for node in ast.walk(for_types) if isinstance(node, ast.Call))
     homes = ast.literal_eval(call.args[1])
     return {(home, name) for home, names in homes.items() for name in names.split()}

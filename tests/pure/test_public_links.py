@@ -20,7 +20,7 @@ SOURCES = ("setup.py", "build_backend.py", "public_links.py", "README.md", "aiok
 
 
 def metadata_with(address: str, directory: Path) -> Message:
-    """The metadata that setuptools writes into the sdist and the wheel of a project with this address."""
+    """Return the metadata that setuptools writes into the sdist and the wheel of a project with this address."""
     (directory / "aiokafka_lite").mkdir()
     for path in SOURCES:
         shutil.copy(ROOT / path, directory / path)

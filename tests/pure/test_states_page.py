@@ -48,7 +48,8 @@ def test_every_end_of_a_client_has_its_reasons_on_the_page() -> None:
 
 
 def of_both_protocols(kind: type[Enum]) -> set[Enum]:
-    """The states or events that a machine must have. The consumer protocol has no SYNCING, and the same enums."""
+    """Return the states or events that a machine must have. The consumer protocol has no SYNCING, and the same
+    enums."""
     return {each for each in kind if each.name not in ("SYNCING", "SYNCED")}
 
 

@@ -28,7 +28,9 @@ BOUNDED_OTHERWISE = {
 
 
 def coroutines(owner: type) -> set[str]:
-    """The names of the public coroutines of a class that do not take ``timeout``, by themselves or in ``options``."""
+    """Return the names of the public coroutines of a class that do not take ``timeout``, by themselves or in
+    ``options``.
+    """
     return {
         name
         for name, method in inspect.getmembers(owner, inspect.iscoroutinefunction)

@@ -183,7 +183,7 @@ def classes_of(module: str) -> dict[str, ast.ClassDef]:
 
 
 def attributes_without_a_type(owner: ast.ClassDef) -> set[str]:
-    """The public attributes that methods of a class set to an expression without declaring their type."""
+    """Return the public attributes that methods of a class set to an expression without declaring their type."""
     nodes = list(ast.walk(owner))
     declared = {ast.unparse(node.target).removeprefix("self.") for node in nodes if isinstance(node, ast.AnnAssign)}
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Name)]

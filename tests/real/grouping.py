@@ -26,7 +26,7 @@ _OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential"
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test; a test without a group is one of its own."""
+    """Return the group of a test; a test without a group is one of its own."""
     path, _, name = nodeid.partition("::")
     if path.startswith("tests/spark/"):
         own = path.removeprefix("tests/spark/test_").removesuffix(".py") in _SPARK_PROCESSES
@@ -44,7 +44,7 @@ def group_of(nodeid: str) -> str:
 
 
 def is_short(nodeid: str) -> bool:
-    """Whether a test needs no process of its own, as in the folders with short tests."""
+    """Return whether a test needs no process of its own, as in the folders with short tests."""
     return nodeid.startswith(("tests/pure/", "tests/embedded/", "tests/conformance/"))
 
 

@@ -94,7 +94,7 @@ def _java() -> str | None:
 
 
 def jars(version: str) -> Path:
-    """The directory with the release's jars, fetched if it is not there yet."""
+    """Return the directory with the release's jars, fetched if it is not there yet."""
     if (problem := java_problem()) is not None:
         raise JavaMissing(problem)
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -320,7 +320,7 @@ class JvmKafka:
         self._launch(directory, properties)
 
     def _bound(self, *controllers: str) -> dict[str, str]:
-        """The ports, their security protocols, and the addresses that clients get."""
+        """Return the ports, their security protocols, and the addresses that clients get."""
         bound = [f"PLAINTEXT://127.0.0.1:{self.port}"]
         bound += [f"{name}://127.0.0.1:{self.ports[name]}" for name in self._listeners]
         told = [f"PLAINTEXT://127.0.0.1:{self.port}"]
@@ -368,12 +368,12 @@ class JvmKafka:
 
 
 def needs_zookeeper(version: str) -> bool:
-    """Whether brokers of this release run beside a ZooKeeper here."""
+    """Return whether brokers of this release run beside a ZooKeeper here."""
     return release(version) < (3, 7)
 
 
 def ready_line(version: str, node_id: int) -> str:
-    """The log line of a broker that is ready."""
+    """Return the log line of a broker that is ready."""
     return f"[KafkaServer id={node_id}] started" if needs_zookeeper(version) else "Kafka Server started"
 
 
@@ -425,7 +425,7 @@ def _tool_class(home: Path, name: str) -> str:
 
 
 def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet: bool = False) -> list[str]:
-    """The command line that runs a class of a release's jars. ``heap`` is in megabytes."""
+    """Return the command line that runs a class of a release's jars. ``heap`` is in megabytes."""
     java = _java()
     if java is None:
         raise JavaMissing("no java is installed")

@@ -112,7 +112,7 @@ kdc = FILE:{self._directory}/kdc.log
         return self.keytab(principal)
 
     def keytab(self, principal: str) -> Path:
-        """A keytab with the present key of a principal."""
+        """Return a keytab with the present key of a principal."""
         path = self._directory / f"{principal.replace('/', '-')}.keytab"
         path.unlink(missing_ok=True)
         self._kadmin(f"ktadd -norandkey -k {path} {principal}")

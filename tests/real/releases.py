@@ -23,13 +23,13 @@ def since(version: str, reason: str) -> pytest.MarkDecorator:
 
 
 def needed(metafunc: pytest.Metafunc) -> tuple[str, str]:
-    """The first release that a test runs on, and why."""
+    """Return the first release that a test runs on, and why."""
     mark = metafunc.definition.get_closest_marker("since")
     return mark.args if mark is not None else ("0", "")  # type: ignore[return-value]
 
 
 def brokers(metafunc: pytest.Metafunc) -> list[Any]:
-    """The parameters of a test with a broker: the brokers that ``--kafka`` asks for, with their marks."""
+    """Return the parameters of a test with a broker: the brokers that ``--kafka`` asks for, with their marks."""
     first, reason = needed(metafunc)
     found = []
     for name in wanted(metafunc.config.getoption("--kafka"), first):
@@ -39,7 +39,7 @@ def brokers(metafunc: pytest.Metafunc) -> list[Any]:
 
 
 def wanted(option: str, first: str = "0") -> list[str]:
-    """The brokers that ``--kafka`` asks for: ``embedded``, ``given`` (by KAFKA_BOOTSTRAP), and releases.
+    """Return the brokers that ``--kafka`` asks for: ``embedded``, ``given`` (by KAFKA_BOOTSTRAP), and releases.
 
     A usual run has the newest release and one of those before it, not older than ``first``.
     """
@@ -52,7 +52,7 @@ def wanted(option: str, first: str = "0") -> list[str]:
 
 
 def marks_of(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """The marks of a test on this broker. Older releases are long: they run in ``make test-long``."""
+    """Return the marks of a test on this broker. Older releases are long: they run in ``make test-long``."""
     if name == "embedded":
         return ()
     return (pytest.mark.real,) if name in ("given", NEWEST) else (pytest.mark.real, pytest.mark.long)

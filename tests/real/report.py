@@ -48,8 +48,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send this process's part to the process that prints."""
     brokers = session.config.stash.get(BROKERS, [])
     report = {
-        "used": [name for each in brokers for name in each.used],
-        "problems": [problem for each in brokers for problem in each.problems],
+        "used": [name for broker in brokers for name in broker.used],
+        "problems": [problem for broker in brokers for problem in broker.problems],
     }
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["brokers"] = report

@@ -77,7 +77,7 @@ class Certificates:
 
 
 def _pkcs8(key: PrivateKeyTypes, encryption: KeySerializationEncryption) -> bytes:
-    """The only format in which Kafka reads a key."""
+    """Return the only format in which Kafka reads a key."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
@@ -96,7 +96,7 @@ class SecuredKafka(JvmKafka):
         super().__init__(version, settings=self._secured(listeners), listeners=listeners, users=USERS)
 
     def servers(self, listener: str, host: str | None = None) -> str:
-        """The bootstrap servers of a port."""
+        """Return the bootstrap servers of a port."""
         return f"{host or LISTENERS[listener].host}:{self.ports[listener]}"
 
     def _secured(self, listeners: dict[str, Listener]) -> dict[str, str]:
@@ -167,7 +167,7 @@ class EmbeddedSecured:
         return self._servers["PLAINTEXT"].bootstrap_servers
 
     def servers(self, listener: str, host: str | None = None) -> str:
-        """The bootstrap servers of a port."""
+        """Return the bootstrap servers of a port."""
         port = self._servers[listener].cluster.nodes[1].port
         return f"{host or LISTENERS[listener].host}:{port}"
 
@@ -186,7 +186,7 @@ def _sasl(mechanisms: tuple[str, ...]) -> dict[str, str]:
 
 
 def token(seconds: float = 60.0, subject: str = "carol") -> str:
-    """An unsigned token, valid for ``seconds``. A broker accepts it unless its settings are stricter."""
+    """Return an unsigned token, valid for ``seconds``. A broker accepts it unless its settings are stricter."""
     now = time.time()
     claims = {"sub": subject, "iat": now - 1, "exp": now + seconds}  # the broker's clock has milliseconds
     return ".".join([_encoded({"alg": "none"}), _encoded(claims), ""])

@@ -60,7 +60,8 @@ class Servers:
         return [f"{name}: {problem}" for name, problem in self._problems.items()]
 
     def get(self, name: str) -> tuple[Server, str]:
-        """The server of that name and its kind (``given``, ``container`` or ``jvm``); Unavailable says why not."""
+        """Return the server of that name and its kind (``given``, ``container`` or ``jvm``); Unavailable says why
+        not."""
         if name in self._problems:
             raise self._problems[name]
         if self._current is not None and self._current[0] == name:
@@ -95,8 +96,8 @@ class Servers:
 
 
 def image(version: str) -> str | None:
-    """The image of a release: an image that this machine has, or, for the newest release, the public image, which is
-    downloaded. None for another release if Java can run it from jars, which is the smaller download.
+    """Return the image of a release: an image that this machine has, or, for the newest release, the public image,
+    which is downloaded. None for another release if Java can run it from jars, which is the smaller download.
     """
     for name in (OWN_IMAGE, PUBLIC_IMAGE):
         if _has_image(f"{name}:{version}"):

@@ -378,8 +378,9 @@ class Soak:
         return self._random.choice([child for child in self._children if child.kind in kinds and child.is_running])
 
     def _any_writer(self) -> Child | None:
-        """A transactional writer that has started alone. If two start at once, the older one may fence the newer one.
-        Then their records have an order that the checks do not expect."""
+        """Return a transactional writer that has started alone. If two start at once, the older one may fence the newer
+        one. Then their records have an order that the checks do not expect.
+        """
         running = [child for child in self._children if child.kind in TRANSACTIONAL_WRITERS and child.is_running]
         of_kind = Counter(child.kind for child in running)
         alone = [child for child in running if child.has_reported and of_kind[child.kind] == 1]

@@ -24,13 +24,13 @@ def partitions_of(topic: str, count: int) -> list[TopicPartition]:
 
 
 async def read_all(servers: str, partitions: Sequence[TopicPartition]) -> Logs:
-    """All committed records. Waits until no transaction is open."""
+    """Return all committed records. Waits until no transaction is open."""
     logs: Logs = {partition: [] for partition in partitions}
     async with Consumer(servers, isolation_level="read_uncommitted") as uncommitted, Consumer(servers) as consumer:
         ends = await uncommitted.end_offsets(partitions, timeout=READ_TIMEOUT)
         consumer.assign(partitions)
         async with asyncio.timeout(READ_TIMEOUT):
-            while any([await consumer.position(each) < ends[each] for each in partitions]):
+            while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
                 for record in await consumer.poll(5000, timeout=1.0):
                     place = TopicPartition(record.topic, record.partition)
                     logs[place].append(Found(place, record.offset, bytes(record.value or b"")))
@@ -38,7 +38,7 @@ async def read_all(servers: str, partitions: Sequence[TopicPartition]) -> Logs:
 
 
 def read_by_confluent_kafka(servers: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[bytes]]:
-    """The values of all committed records, when no transaction is open."""
+    """Return the values of all committed records, when no transaction is open."""
     settings = {
         "bootstrap.servers": servers,
         "group.id": uuid.uuid4().hex,
@@ -47,7 +47,9 @@ def read_by_confluent_kafka(servers: str, partitions: Sequence[TopicPartition]) 
         "enable.partition.eof": True,
     }
     consumer = confluent_kafka.Consumer(settings)
-    consumer.assign([confluent_kafka.TopicPartition(each.topic, each.partition, 0) for each in partitions])
+    consumer.assign(
+        [confluent_kafka.TopicPartition(partition.topic, partition.partition, 0) for partition in partitions]
+    )
     values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
     open_partitions = set(partitions)
     deadline = time.monotonic() + READ_TIMEOUT

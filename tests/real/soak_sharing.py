@@ -75,7 +75,7 @@ class Sharing:
         (await admin.configs.alter({ConfigResource.group(GROUP): settings})).raise_for_errors()
 
     def command(self, number: int) -> tuple[str, list[str]]:
-        """The module of a process and its arguments. ``number`` is different for each process."""
+        """Return the module of a process and its arguments. ``number`` is different for each process."""
         return "tests.real.soak_sharer", [self._servers, self._topic, GROUP, f"sharer-{number}"]
 
     def hear(self, process: str, event: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Sharing:
         return [f"share group {GROUP} has a lag of {lags}"] if lags else []
 
     def problems(self, logs: Logs) -> Iterator[str]:
-        """The broken promises, when all processes have ended."""
+        """Yield the broken promises, when all processes have ended."""
         for place, log in logs.items():
             for found in log:
                 for problem in self._records[place.partition, found.offset].problems():

@@ -52,7 +52,7 @@ class Transactions:
         return sum(map(len, self._transactions.values()))
 
     def command(self, kind: str, number: int) -> tuple[str, list[str]]:
-        """The module of a process and its arguments. ``number`` is different for each process."""
+        """Return the module of a process and its arguments. ``number`` is different for each process."""
         if kind in COPIERS:
             # The same id fences the worker before. With another id, its transaction is open until its timeout.
             name = f"{kind}-{random.choice(('again', number))}"
@@ -97,7 +97,7 @@ class Transactions:
                 found.update(bytes(record.value or b"") for record in await consumer.poll(5000, timeout=1.0))
 
     async def problems(self) -> list[str]:
-        """The broken promises, when all processes have ended."""
+        """Return the broken promises, when all processes have ended."""
         ledger, copies = await read_all(self._servers, LEDGER), await read_all(self._servers, COPIES)
         end = time.monotonic() + READ_TIMEOUT
         while sum(map(len, self._live.values())) < sum(map(len, ledger.values())) and time.monotonic() < end:
@@ -123,7 +123,7 @@ class Transactions:
 
 
 def _of(name: str, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, list[bytes]]:
-    """The ledger's values of one transactional id."""
+    """Return the ledger's values of one transactional id."""
     return {place: [each for each in values.get(place, ()) if each.startswith(name.encode())] for place in LEDGER}
 
 

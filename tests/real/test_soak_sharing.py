@@ -47,4 +47,4 @@ def test_each_broken_promise_is_found(reports: Sequence[tuple[str, dict[str, Any
         sharing.hear(process, event)
     problems = list(sharing.problems({HERE: [Found(HERE, 7, b"value")]}))
     assert len(problems) == bool(found)
-    assert all(found in each for each in problems)
+    assert all(found in problem for problem in problems)

@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
         first = int(time.time()) * 1000
         options.seeds = range(first, first + options.fresh)
     if options.known:
-        options.seeds = [*KNOWN, *(each for each in options.seeds if each not in KNOWN)]
+        options.seeds = [*KNOWN, *(seed for seed in options.seeds if seed not in KNOWN)]
     options.workers = options.workers or os.cpu_count() or 1
     return options
 
@@ -83,7 +83,7 @@ def _seeds(text: str) -> range:
 
 
 def _run(seeds: Iterable[int], workers: int, deadline: float, *, with_exchanges: bool) -> Iterator[tuple[int, Result]]:
-    """The results of the seeds. They are in order if there is one worker."""
+    """Yield the results of the seeds. They are in order if there is one worker."""
     if workers == 1:
         for seed in seeds:
             if time.monotonic() > deadline:

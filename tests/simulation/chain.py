@@ -115,14 +115,14 @@ class Chain:
                     self._world.anomaly(f"the reader of {plan.target}-{number} saw {seen}, committed is {log}")
 
     def _logs(self, topic: str) -> dict[int, Log]:
-        """The committed records of each partition."""
+        """Return the committed records of each partition."""
         return {
             number: [(record.offset, bytes(record.value)) for record in self._world.cluster.records(topic, number)]
             for number in range(LEDGER_PARTITIONS)
         }
 
     def _lags(self) -> bool:
-        """Whether the committed offset of a stage is before the end of its source."""
+        """Return whether the committed offset of a stage is before the end of its source."""
         return any(
             log and self._committed(stage.plan).get(number, 0) <= log[-1][0]
             for stage in self.stages
@@ -136,7 +136,7 @@ class Chain:
         return sum(len(self._reads[TopicPartition(topic, number)]) for number in range(LEDGER_PARTITIONS))
 
     def _committed(self, plan: StagePlan) -> dict[int, int]:
-        """The last committed offset of each partition of the source."""
+        """Return the last committed offset of each partition of the source."""
         keys = {offset_key(plan.group_id, plan.source, number): number for number in range(LEDGER_PARTITIONS)}
         return {
             keys[record.key]: decode_versioned(OffsetCommitValue, record.value)[0].offset

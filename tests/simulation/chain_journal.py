@@ -42,7 +42,7 @@ def stage_anomalies(
     answers: Iterable[StableOffset],
     committed: Mapping[int, int],
 ) -> Iterator[str]:
-    """Whether a stage copied each committed record once, in order, and showed nothing before its commit.
+    """Yield whether a stage copied each committed record once, in order, and showed nothing before its commit.
 
     ``source`` and ``target`` are the logs by partition. ``reads`` are the records that a reader of committed records
     returned from the target, and ``committed`` the last offsets of the group.
@@ -83,16 +83,16 @@ def _difference(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:
 
 
 def stable_offsets(cluster: EmbeddedCluster) -> list[StableOffset]:
-    """The offsets that coordinators returned to requests for stable offsets (KIP-447)."""
+    """Return the offsets that coordinators returned to requests for stable offsets (KIP-447)."""
     names = {bytes(topic.topic_id): name for name, topic in cluster.controller.topics.items()}
     return [
-        (exchange.handled_at or exchange.at, group.group_id, place, each.committed_offset)
+        (exchange.handled_at or exchange.at, group.group_id, place, partition.committed_offset)
         for exchange in cluster.history.of(OffsetFetchRequest)
         if isinstance(exchange.request, OffsetFetchRequest) and exchange.request.require_stable
         if isinstance(exchange.response, OffsetFetchResponse)
         for group in exchange.response.groups
         for topic in group.topics
-        for each in topic.partitions
-        for place in (TopicPartition(topic.name or names.get(bytes(topic.topic_id), ""), each.partition_index),)
-        if not (group.error_code or each.error_code) and each.committed_offset >= 0
+        for partition in topic.partitions
+        for place in (TopicPartition(topic.name or names.get(bytes(topic.topic_id), ""), partition.partition_index),)
+        if not (group.error_code or partition.error_code) and partition.committed_offset >= 0
     ]

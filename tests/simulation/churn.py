@@ -106,13 +106,13 @@ class Topics:
         await self.create(name, partitions)
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that exist now."""
+        """Return the partitions that exist now."""
         topics = self._controller.topics
         names = [name for name in VOLATILE if name in topics]
         return [TopicPartition(name, number) for name in names for number in range(len(topics[name].partitions))]
 
     def was_deleted(self, name: str, since: float) -> bool:
-        """Whether a topic may have lost a record that was sent at this time."""
+        """Return whether a topic may have lost a record that was sent at this time."""
         return name in self.deleted_at and self.deleted_at[name] + LINGERING >= since
 
 
@@ -151,7 +151,7 @@ class ChurnWriter:
 
     async def probe(self) -> list[bytes]:
         """Send a record to each partition. Returns their values."""
-        probes = [self._start(each, is_probe=True) for each in self._topics.partitions()]
+        probes = [self._start(partition, is_probe=True) for partition in self._topics.partitions()]
         await asyncio.wait(list(self._tasks), timeout=PROBE_TIMEOUT)
         for sent in probes:
             if not sent.is_acknowledged:
@@ -344,7 +344,7 @@ class Churn:
             await writer.producer.start()
 
     def runs(self) -> list[Callable[[], Awaitable[None]]]:
-        """The functions to run beside the faults."""
+        """Return the functions to run beside the faults."""
         transactor = [] if self._transactor is None else [self._transactor.run]
         return [*(writer.run for writer in self._writers), *transactor]
 
@@ -370,7 +370,7 @@ class Churn:
         probes = [value for writer in self._writers for value in await writer.probe()]
         assert self._transactor is not None
         await self._transactor.probe()
-        logs = {each: values_of(self._world.cluster, *each) for each in self.topics.partitions()}
+        logs = {partition: values_of(self._world.cluster, *partition) for partition in self.topics.partitions()}
         committed = await self._read()
         for anomalies in (
             *(writer.anomalies(logs) for writer in self._writers),
@@ -381,8 +381,8 @@ class Churn:
         await self._wait_for_groups(set(probes))
 
     async def _read(self) -> dict[TopicPartition, list[bytes]]:
-        """All committed values of the volatile topics."""
-        found: dict[TopicPartition, list[bytes]] = {each: [] for each in self.topics.partitions()}
+        """Return all committed values of the volatile topics."""
+        found: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self.topics.partitions()}
         reader: Consumer[Any, Any] = self._world.client(
             Consumer, client_id="churn-reader", isolation_level="read_committed"
         )

@@ -91,12 +91,12 @@ class Faults:
             await asyncio.wait(list(self._calls))
 
     def was_cut_off(self, node: int) -> bool:
-        """Whether a broker is cut off from the cluster, or was cut off until recently."""
+        """Return whether a broker is cut off from the cluster, or was cut off until recently."""
         now = asyncio.get_running_loop().time()
         return node in self._cut_off and self._cut_off[node] + CUT_OFF_MEMORY > now
 
     def coordinator_of(self, group_id: str) -> int:
-        """The broker that coordinates a group now; -1 if none does."""
+        """Return the broker that coordinates a group now; -1 if none does."""
         topic = self._cluster.controller.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return -1
@@ -327,7 +327,7 @@ class Faults:
         await self._move_all((LEDGER, *COPIES)[step.partition])
 
     def _process(self, step: Step) -> Process | None:
-        """The process for a step. The worker is random, so that the steps of one stage hit different workers."""
+        """Return the process for a step. The worker is random, so that the steps of one stage hit different workers."""
         workers = self._world.chain.stages[step.node].workers
         return self._world.random.choice(workers).process
 

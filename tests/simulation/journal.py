@@ -54,7 +54,7 @@ class GroupJournal:
         self.done[partition].setdefault(offset, now)
 
     def missing(self, logs: Mapping[TopicPartition, Sequence[object]]) -> dict[str, list[int]]:
-        """The offsets that no member has processed."""
+        """Return the offsets that no member has processed."""
         return {
             str(partition): gaps
             for partition, log in logs.items()
@@ -62,10 +62,10 @@ class GroupJournal:
         }
 
     def done_before(self, partition: TopicPartition, offset: int) -> float | None:
-        """The time at which all records before ``offset`` were processed; None if some are not."""
+        """Return the time at which all records before ``offset`` were processed; None if some are not."""
         done = self.done[partition]
         times = [done.get(each) for each in range(offset)]
-        return None if None in times else max((each for each in times if each is not None), default=0.0)
+        return None if None in times else max((time_ for time_ in times if time_ is not None), default=0.0)
 
 
 def log_anomalies(
@@ -129,7 +129,7 @@ def may_share(
     cut_off: Callable[[int], bool],
     blocked: float,
 ) -> bool:
-    """Whether two members may own a partition for a while. This is allowed in three cases:
+    """Return whether two members may own a partition for a while. This is allowed in three cases:
 
     - The session of the old owner ended, and its last heartbeat has not failed yet.
     - The old owner did not join again within the rebalance timeout.
@@ -148,7 +148,9 @@ def may_share(
     if SESSION_TIMEOUT <= _elapsed(contact.at, now) <= SESSION_TIMEOUT + LAST_HEARTBEAT + blocked:
         return True
     contacts = (contact, _last_contact(new, exchanges))
-    return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+    return any(
+        contact is not None and contact.node_id != coordinator and cut_off(contact.node_id) for contact in contacts
+    )
 
 
 def may_share_assigned(
@@ -167,7 +169,7 @@ def may_share_assigned(
     heartbeat is answered, and its epoch fences its commits. The coordinator counts the rebalance timeout from the
     answer that revokes the partition.
     """
-    answers = [each for each in exchanges if each.client_id == owner and _is_accepted_heartbeat(each)]
+    answers = [exchange for exchange in exchanges if exchange.client_id == owner and _is_accepted_heartbeat(exchange)]
     if not answers or _elapsed(answers[-1].at, now) >= SESSION_TIMEOUT:
         return True
     asked_at: float | None = None
@@ -185,14 +187,18 @@ def may_share_assigned(
     if asked_at is not None and _elapsed(asked_at, now) >= MAX_POLL_INTERVAL:
         return True
     contacts = (answers[-1], _last_contact(new, exchanges))
-    return any(each is not None and each.node_id != coordinator and cut_off(each.node_id) for each in contacts)
+    return any(
+        contact is not None and contact.node_id != coordinator and cut_off(contact.node_id) for contact in contacts
+    )
 
 
 def _last_contact(member: str, exchanges: Sequence[Exchange]) -> Exchange | None:
-    """The last successful request of a member of either protocol."""
-    for each in reversed(exchanges):
-        if each.client_id == member and (_group_code(each) in _IN_THE_GROUP or _is_accepted_heartbeat(each)):
-            return each
+    """Return the last successful request of a member of either protocol."""
+    for exchange in reversed(exchanges):
+        if exchange.client_id == member and (
+            _group_code(exchange) in _IN_THE_GROUP or _is_accepted_heartbeat(exchange)
+        ):
+            return exchange
     return None
 
 
@@ -203,7 +209,7 @@ def _is_accepted_heartbeat(exchange: Exchange) -> bool:
 
 
 def _elapsed(since: float, now: float) -> float:
-    """The seconds between two times, to the microsecond.
+    """Return the seconds between two times, to the microsecond.
 
     The virtual clock is a sum of floats: a timer of 6 s may fire at 5.999999999999986 s. And without latency a session
     ends for the member and for the coordinator at the same time, so nothing separates the two from the limit.
@@ -212,7 +218,8 @@ def _elapsed(since: float, now: float) -> float:
 
 
 def _contact(member: str, exchanges: Sequence[Exchange]) -> tuple[Exchange | None, float]:
-    """The last successful request of a member, and the time of the last one before the coordinator's rebalance."""
+    """Return the last successful request of a member, and the time of the last one before the coordinator's
+    rebalance."""
     contact: Exchange | None = None
     for exchange in reversed(exchanges):
         code = _group_code(exchange) if exchange.client_id == member else None
@@ -225,7 +232,7 @@ def _contact(member: str, exchanges: Sequence[Exchange]) -> tuple[Exchange | Non
 
 
 def _group_code(exchange: Exchange) -> ErrorCode | None:
-    """The error code of the answer to a request of a member; None for other requests, and without an answer."""
+    """Return the error code of the answer to a request of a member; None for other requests, and without an answer."""
     if not isinstance(exchange.request, HeartbeatRequest | JoinGroupRequest | SyncGroupRequest):
         return None
     response: Any = exchange.response

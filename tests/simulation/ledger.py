@@ -71,7 +71,11 @@ def ledger_anomalies(
         for name, seen in others.items():
             if list(seen.get(partition, ())) != list(values):
                 yield f"the {name} reader of {partition} saw {seen.get(partition)}, committed is {values}"
-    expected = [each.offset for each in transactions if each.outcome is Outcome.COMMITTED and each.offset is not None]
+    expected = [
+        transaction.offset
+        for transaction in transactions
+        if transaction.outcome is Outcome.COMMITTED and transaction.offset is not None
+    ]
     if list(committed_offsets[-1:]) != expected[-1:]:
         yield f"the group's offset is {committed_offsets[-1:]}, the last committed transaction had {expected[-1:]}"
     elif list(committed_offsets) != [each for each in expected if each in committed_offsets]:
@@ -81,13 +85,13 @@ def ledger_anomalies(
 def early_anomalies(
     transactions: Sequence[Transaction], reads: Iterable[tuple[float, bytes]], offsets: Iterable[tuple[float, int]]
 ) -> Iterator[str]:
-    """The records, and the offsets of the group, that were visible before the commit of their transaction began.
+    """Yield the records, and the offsets of the group, that were visible before the commit of their transaction began.
 
     ``reads`` are the times at which a reader of committed records returned a value. ``offsets`` are the times at which
     a coordinator answered a request for stable offsets. Offsets of transactions are unique.
     """
     of_value = {value: transaction for transaction in transactions for value in transaction.values}
-    of_offset = {each.offset: each for each in transactions if each.offset is not None}
+    of_offset = {transaction.offset: transaction for transaction in transactions if transaction.offset is not None}
     for at, value in reads:
         transaction = of_value.get(value)
         if transaction is not None and at < transaction.ended_at:
@@ -99,7 +103,7 @@ def early_anomalies(
 
 
 def copy_anomalies(originals: Seen, copies: Seen) -> Iterator[str]:
-    """Whether each original was copied once."""
+    """Yield whether each original was copied once."""
     wanted, found = (Counter(value for values in each.values() for value in values) for each in (originals, copies))
     if missing := sorted(wanted - found):
         yield f"{len(missing)} records were not copied: {missing[:5]}"

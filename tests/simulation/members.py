@@ -123,7 +123,7 @@ class Member:
         raise NotImplementedError
 
     def owns(self, partition: TopicPartition) -> bool:
-        """Whether the member still acts as the owner of a partition that was assigned to it."""
+        """Return whether the member still acts as the owner of a partition that was assigned to it."""
         return not self.dead
 
     @property
@@ -354,5 +354,5 @@ class HandlerMember(Member, ConsumerGroupHandler[Any, Any]):
 
 
 def may_end_a_member(error: KafkaError) -> bool:
-    """Two members of one instance id: the newer one fences the older one (KIP-345), or is refused (KIP-848)."""
+    """Return two members of one instance id: the newer one fences the older one (KIP-345), or is refused (KIP-848)."""
     return getattr(error, "code", None) in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)

@@ -33,7 +33,7 @@ class Network:
         return len(self._links)
 
     def connector_of(self, client: str) -> Connector:
-        """The connector of one client."""
+        """Return the connector of one client."""
         return _ClientConnector(self, client)
 
     async def connect(

@@ -145,7 +145,7 @@ def put_back(bug: OldBug, root: Path) -> None:
 
 
 def search(bug: OldBug) -> tuple[bool, str]:
-    """Whether the simulation finds the bug, and its output."""
+    """Return whether the simulation finds the bug, and its output."""
     with tempfile.TemporaryDirectory() as directory:
         for name in ("aiokafka_lite", "tests"):
             shutil.copytree(ROOT / name, Path(directory) / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -126,7 +126,7 @@ class Theme(Enum):
 
 
 def theme(seed: int) -> Theme:
-    """The theme of a seed."""
+    """Return the theme of a seed."""
     if seed >= FIRST_WITH_CHURN and Random(seed ^ 0xC4E2).random() < 0.2:
         return Theme.CHURN
     if seed >= FIRST_WITH_CHAINS and Random(seed ^ 0xC4A1).random() < 0.4:
@@ -139,7 +139,7 @@ def theme(seed: int) -> Theme:
 
 
 def schedule(seed: int) -> list[Step]:
-    """The steps of a seed. The same seed always gives the same steps."""
+    """Return the steps of a seed. The same seed always gives the same steps."""
     random = Random(seed)
     kinds = _kinds(random, theme(seed))
     if seed >= FIRST_OF_BOTH_PROTOCOLS:
@@ -148,7 +148,7 @@ def schedule(seed: int) -> list[Step]:
 
 
 def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
-    """The kinds of steps of a theme, each as many times as its frequency says."""
+    """Return the kinds of steps of a theme, each as many times as its frequency says."""
     steps = {
         Theme.WRITING: _WRITING_STEPS,
         Theme.TRANSACTIONS: _TRANSACTION_STEPS,
@@ -179,7 +179,7 @@ def _partition(random: Random) -> dict[str, object]:
 
 
 def _member(random: Random) -> dict[str, object]:
-    """A group, by its number in the workload, and a duration in seconds."""
+    """Return a group, by its number in the workload, and a duration in seconds."""
     return {"node": random.choice(GROUPS), "amount": random.choice((0.5, 3.0, 12.0))}
 
 
@@ -221,12 +221,12 @@ def _churn_request(random: Random) -> dict[str, object]:
 
 
 def _topic(random: Random) -> dict[str, object]:
-    """A volatile topic, by its number, and a number of partitions."""
+    """Return a volatile topic, by its number, and a number of partitions."""
     return {"node": random.randrange(2), "amount": float(random.randrange(1, PARTITIONS + 1))}
 
 
 def _fault_of(random: Random, request: str, *, fails: int) -> dict[str, object]:
-    """A fault of a request. ``fails`` of ``fails + 5`` are error codes."""
+    """Return a fault of a request. ``fails`` of ``fails + 5`` are error codes."""
     fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", *["fail"] * fails))
     if fault == "fail":
         fault = random.choice(CODES[request] or ("disconnect",))

@@ -111,22 +111,22 @@ class ShareHistory:
         for topic in response.responses:
             if bytes(topic.topic_id) not in self._topics:
                 continue
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 is_fetch = isinstance(request, ShareFetchRequest)
-                if (each.acknowledge_error_code if is_fetch else each.error_code) == ErrorCode.NONE:
-                    applied.add((topic.topic_id, each.partition_index))
-                for some in each.acquired_records if is_fetch else ():
+                if (partition.acknowledge_error_code if is_fetch else partition.error_code) == ErrorCode.NONE:
+                    applied.add((topic.topic_id, partition.partition_index))
+                for some in partition.acquired_records if is_fetch else ():
                     for offset in range(some.first_offset, some.last_offset + 1):
                         acquired = Acquired(exchange.handled_at, some.delivery_count, session)
-                        self.acquired[self._place(topic.topic_id, each.partition_index, offset)].append(acquired)
+                        self.acquired[self._place(topic.topic_id, partition.partition_index, offset)].append(acquired)
         for topic in request.topics:
-            for each in topic.partitions:
-                if (topic.topic_id, each.partition_index) in applied:
-                    for batch in each.acknowledgement_batches:
+            for partition in topic.partitions:
+                if (topic.topic_id, partition.partition_index) in applied:
+                    for batch in partition.acknowledgement_batches:
                         for offset in range(batch.first_offset, batch.last_offset + 1):
                             types = batch.acknowledge_types
                             kind = types[0] if len(types) == 1 else types[offset - batch.first_offset]
-                            self.acknowledged[self._place(topic.topic_id, each.partition_index, offset)].append(
+                            self.acknowledged[self._place(topic.topic_id, partition.partition_index, offset)].append(
                                 Acknowledged(exchange.handled_at, exchange.at, session.member, AcknowledgeType(kind))
                             )
 
@@ -134,7 +134,7 @@ class ShareHistory:
         return Place(TopicPartition(self._topics[bytes(topic_id)], index), offset)
 
     def continues(self, session: Session, after: float) -> bool:
-        """Whether a broker accepted a request of a session that came after this time."""
+        """Return whether a broker accepted a request of a session that came after this time."""
         return self._last_requests.get(session, 0.0) > after
 
 
@@ -144,9 +144,9 @@ def lock_anomalies(
     """Rules 1 to 3. ``is_moved`` is whether a partition got another leader between two times."""
     for place, acquisitions in history.acquired.items():
         acknowledged = history.acknowledged[place]
-        for each in acquisitions:
-            if each.delivery_count > limit:
-                yield f"{place} was delivered {each.delivery_count} times, and the limit is {limit}"
+        for acquisition in acquisitions:
+            if acquisition.delivery_count > limit:
+                yield f"{place} was delivered {acquisition.delivery_count} times, and the limit is {limit}"
         for done in acknowledged:
             for late in acquisitions:
                 if late.at > done.at and (done.kind in FINAL or late.delivery_count <= _count(acquisitions, done)):
@@ -165,18 +165,18 @@ def lock_anomalies(
 
 
 def _count(acquisitions: Sequence[Acquired], released: Acknowledged) -> int:
-    """The delivery count that a release ended; 0 for other acknowledgements."""
+    """Return the delivery count that a release ended; 0 for other acknowledgements."""
     if released.kind is not AcknowledgeType.RELEASE:
         return 0
-    counts = [each.delivery_count for each in acquisitions
-              if each.session.member == released.member and each.at < released.began]  # fmt: skip
+    counts = [acquisition.delivery_count for acquisition in acquisitions
+              if acquisition.session.member == released.member and acquisition.at < released.began]  # fmt: skip
     return counts[-1] if counts else 0
 
 
 def _is_over(
     history: ShareHistory, held: Acquired, at: float, acknowledged: Sequence[Acknowledged], lock: float
 ) -> bool:
-    """Whether a lock may be over at a time (rule 2)."""
+    """Return whether a lock may be over at a time (rule 2)."""
     own = [each for each in acknowledged if each.member == held.session.member and each.at >= held.at]
     if any(each.kind is not AcknowledgeType.RENEW and each.began <= at for each in own):
         return True
@@ -210,7 +210,7 @@ def user_anomalies(journal: ShareJournal, history: ShareHistory, lock: float) ->
 def lost_records(
     journal: ShareJournal, history: ShareHistory, logs: Mapping[TopicPartition, Sequence[object]], limit: int
 ) -> list[str]:
-    """The records that no user has accepted or rejected although brokers may deliver them again (rule 5)."""
+    """Return the records that no user has accepted or rejected although brokers may deliver them again (rule 5)."""
     done = {place for (_, place), kinds in journal.acknowledged.items() if not kinds.isdisjoint(FINAL)}
     done |= {
         place for place, acquired in history.acquired.items() if any(each.delivery_count >= limit for each in acquired)

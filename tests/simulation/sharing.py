@@ -46,7 +46,7 @@ class Leaders:
             await asyncio.sleep(LOOK_INTERVAL)
 
     def is_moved(self, partition: TopicPartition, since: float, until: float) -> bool:
-        """Whether a partition may have got another leader between two times."""
+        """Return whether a partition may have got another leader between two times."""
         moves = self._moves[partition]
         position = bisect_left(moves, since)
         return position < len(moves) and moves[position] <= until + LOOK_INTERVAL
@@ -98,7 +98,7 @@ class Sharing:
             self._watching.cancel()
 
     async def _lag(self, admin: Admin, group: SimulatedShareGroup, logs: Logs) -> dict[str, int | None]:
-        """The lag of each partition that the group has not read to its end; None if it has not begun."""
+        """Return the lag of each partition that the group has not read to its end; None if it has not begun."""
         name = group.plan.group_id
         offsets = (await admin.share_groups.offsets(name))[name]
         wanted = [partition for partition, log in logs.items() if log and partition.topic in group.plan.topics]

@@ -12,7 +12,7 @@ HERE = TopicPartition("in", 0)
 
 
 def stage() -> StageJournal:
-    """A stage that has worked on ``a`` until 1.0 s, on ``b`` until 2.0 s, and on ``c`` until 3.0 s."""
+    """Return a stage that has worked on ``a`` until 1.0 s, on ``b`` until 2.0 s, and on ``c`` until 3.0 s."""
     made = StageJournal("g", "in", "out")
     for partition, offset, value, at in ((0, 0, b"a", 1.0), (0, 2, b"b", 2.0), (1, 0, b"c", 3.0), (0, 0, b"a", 9.0)):
         made.note_done(TopicPartition("in", partition), offset, value, at)
@@ -43,4 +43,4 @@ def test_each_broken_promise_of_a_stage_is_found(
     target = {0: list(enumerate(here)), 1: [(0, b"c")]}
     anomalies = list(stage_anomalies(stage(), SOURCE, target, reads, answers, committed))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)

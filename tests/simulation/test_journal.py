@@ -53,7 +53,7 @@ def test_a_lost_record_is_found_and_records_of_other_writers_are_not_counted() -
 
 
 def journal(*done: tuple[int, float]) -> GroupJournal:
-    """A group that has done the work on some records: offset and time."""
+    """Return a group that has done the work on some records: offset and time."""
     made = GroupJournal("g")
     for offset, at in done:
         made.note_done(HERE, offset, at)
@@ -137,7 +137,7 @@ def test_two_owners_are_found_unless_the_coordinator_could_not_know(
 
 
 def assigned(at: float, partitions: list[int] | None, *, member: str = "old", node: int = 1, code: int = 0) -> Exchange:
-    """A heartbeat of the consumer protocol; its answer has an assignment unless ``partitions`` is None."""
+    """Return a heartbeat of the consumer protocol; its answer has an assignment unless ``partitions`` is None."""
     topics = [ConsumerGroupHeartbeatTopicPartitions(topic_id=TOPIC_ID, partitions=partitions or [])]
     answer = ConsumerGroupHeartbeatResponse(
         error_code=code,

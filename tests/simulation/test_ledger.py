@@ -50,7 +50,7 @@ def test_each_broken_promise_of_transactions_is_found(
     seen = {HERE: here, THERE: there}
     anomalies = list(ledger_anomalies(transactions(*outcomes), seen, {"live": seen}, offsets))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)
 
 
 @pytest.mark.parametrize("live", [[], [b"a0", b"a1"]])
@@ -79,7 +79,7 @@ def test_records_and_offsets_that_were_visible_before_their_commit_are_found(
     made[0].ended_at = 5.0
     anomalies = list(early_anomalies(made, reads, offsets))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_records_and_offsets_that_were_visible_before_their_commit_are_found(
 def test_a_copy_that_is_missing_or_too_many_is_found(copies: list[bytes], found: str) -> None:
     anomalies = list(copy_anomalies({HERE: [b"a"], THERE: [b"b"]}, {HERE: copies}))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)

@@ -41,7 +41,7 @@ ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(number) for number in (1, 2, 3
 
 
 def acquired(at: float, member: str, count: int, *, node: int = 1, epoch: int = 0) -> Exchange:
-    """A fetch that acquired the record; by default it opens the share session."""
+    """Return a fetch that acquired the record; by default it opens the share session."""
     request = ShareFetchRequest(
         group_id="g", member_id=member, share_session_epoch=epoch, max_wait_ms=1, min_bytes=1, max_records=1,
         batch_size=1, topics=[], forgotten_topics_data=[],
@@ -104,7 +104,7 @@ def test_a_lock_that_two_members_have_and_a_record_that_comes_again_are_found(
 ) -> None:
     anomalies = list(lock_anomalies(history(*exchanges), LOCK, LIMIT, lambda *_: False))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)
 
 
 def test_a_leader_that_was_elected_again_knows_no_locks() -> None:
@@ -114,7 +114,7 @@ def test_a_leader_that_was_elected_again_knows_no_locks() -> None:
 
 
 def journal(*kinds: AcknowledgeType, delivered_at: float = 1.0, confirmed_at: float | None = None) -> ShareJournal:
-    """A user of the member "a" that received the record and acknowledged it."""
+    """Return a user of the member "a" that received the record and acknowledged it."""
     made = ShareJournal("g")
     made.delivered.append(("a", RECORD, 1, delivered_at))
     made.acknowledged["a", RECORD].update(kinds)
@@ -142,7 +142,7 @@ def test_an_acknowledgement_that_the_user_did_not_give_and_a_late_record_are_fou
 ) -> None:
     anomalies = list(user_anomalies(user, ONCE, LOCK))
     assert len(anomalies) == bool(found)
-    assert all(found in each for each in anomalies)
+    assert all(found in anomaly for anomaly in anomalies)
 
 
 def test_records_that_no_user_processed_are_found() -> None:

@@ -207,7 +207,7 @@ class Transactor:
         transaction.outcome = Outcome.COMMITTED
 
     async def _make_producer(self) -> Producer:
-        """A new producer, started. A failed start is tried again with the next transaction."""
+        """Return a new producer, started. A failed start is tried again with the next transaction."""
         self._made += 1
         producer: Producer = self._world.client(
             Producer,
@@ -269,7 +269,7 @@ async def _until_read(reader: Consumer[Any, Any], ends: Mapping[TopicPartition, 
 
 
 def _committed_offsets(cluster: EmbeddedCluster) -> list[int]:
-    """The offsets of the group that were committed, in order. A repeated request may write one of them again."""
+    """Return the offsets of the group that were committed, in order. A repeated request may write one of them again."""
     if OFFSETS_TOPIC not in cluster.controller.topics:
         return []
     key = offset_key(GROUP.group_id, OFFSETS_OF.topic, OFFSETS_OF.partition)

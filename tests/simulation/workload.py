@@ -138,7 +138,7 @@ class Workload:
 
 
 def workload(seed: int) -> Workload:
-    """The workload of a seed. The same seed always gives the same workload."""
+    """Return the workload of a seed. The same seed always gives the same workload."""
     plan = _workload(seed)
     if seed < FIRST_OF_BOTH_PROTOCOLS:
         return plan

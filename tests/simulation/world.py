@@ -73,7 +73,7 @@ def simulate(seed: int, steps: Sequence[Step] | None = None, *, with_exchanges: 
         result = virtual_time.run(world.run(), seed=seed, ticks=True)
         clients, world = world.clients, None  # type: ignore[assignment]
         gc.collect()
-        result.anomalies += [f"{each()!r} is still in memory" for each in clients if each() is not None]
+        result.anomalies += [f"{client()!r} is still in memory" for client in clients if client() is not None]
     result.anomalies += complaints
     return result
 
@@ -113,7 +113,7 @@ class World:
         return made
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that can be written to."""
+        """Return the partitions that can be written to."""
         return [
             TopicPartition(topic, number)
             for topic in (FIXED, GROWING)
@@ -262,7 +262,10 @@ class World:
             await self.chain.finish(HEAL_TIMEOUT)
             await self.faults.finish()
             await self.churn.finish()
-            logs = {each: values_of(self.cluster, each.topic, each.partition) for each in self.partitions()}
+            logs = {
+                partition: values_of(self.cluster, partition.topic, partition.partition)
+                for partition in self.partitions()
+            }
             for writer in self.writers:
                 for anomaly in log_anomalies(writer.plan, writer.history, logs):
                     self.anomaly(anomaly)

@@ -27,7 +27,9 @@ DAY = 1_700_000_000_000
 
 
 async def filled(kafka: Kafka, *, partitions: int = 3, count: int = 3_000, compression: str = "none") -> str:
-    """A topic with records of all sorts: null and empty keys and values, headers, gaps in time; the same each time."""
+    """Return a topic with records of all sorts: null and empty keys and values, headers, gaps in time; the same each
+    time.
+    """
     topic = await kafka.create_topic(partitions=partitions, retention_ms=-1)  # the records are years old
     async with Producer(kafka.bootstrap_servers, compression=compression) as producer:
         for number in range(count):
@@ -116,7 +118,7 @@ async def test_each_column_has_the_value_that_was_sent(spark: SparkSession, kafk
     times = [row.timestamp.astimezone(UTC) for row in rows]
     assert times[0] == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     assert [time.microsecond for time in times] == [0, 1000, 2000]
-    assert [row.headers and [tuple(each) for each in row.headers] for row in rows] == [
+    assert [row.headers and [tuple(header) for header in row.headers] for row in rows] == [
         [("h", b"1"), ("h", None)],
         None,
         None,

@@ -48,7 +48,7 @@ async def until_logged(log: Path, what: str) -> None:
 
 
 def python_without_this_package(directory: Path) -> Path:
-    """An interpreter with all installed packages, except links to a working copy."""
+    """Return an interpreter with all installed packages, except links to a working copy."""
     wrapper = directory / "python"
     packages = os.pathsep.join(site.getsitepackages())
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
@@ -128,7 +128,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
 
 
 def leaks_in(directory: Path) -> list[str]:
-    """The files that contain the secret, of checkpoints, event logs, and the output of driver and workers."""
+    """Return the files that contain the secret, of checkpoints, event logs, and the output of driver and workers."""
     files = [path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".crc")]
     assert any("events" in path.parts for path in files)
     return [str(path) for path in files if SECRET.encode() in path.read_bytes()]

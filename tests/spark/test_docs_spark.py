@@ -50,7 +50,7 @@ async def test_the_programs_run_as_printed(
 
     await on_spark(run)
     assert re.search(r"\|\s*0\|\s*first\|\{\"city\": \"Rome\"\}\|", capfd.readouterr().out)
-    for listener in [each for each in names.values() if type(each).__name__ == "LagListener"]:
+    for listener in [name for name in names.values() if type(name).__name__ == "LagListener"]:
         spark.streams.removeListener(listener)
 
 

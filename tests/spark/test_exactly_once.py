@@ -467,6 +467,6 @@ async def test_a_timeout_above_that_of_the_brokers_is_an_error_before_any_row_is
 
 
 async def ended(cluster: EmbeddedCluster) -> bool:
-    """Whether no transaction is open."""
+    """Return whether no transaction is open."""
     async with Admin(cluster.bootstrap_servers) as admin:
         return not any(each.state.is_open for each in await admin.transactions.list())

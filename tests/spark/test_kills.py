@@ -38,7 +38,7 @@ JVM: its start is slow."""
 
 
 def victims(*usual: str, kinds: Sequence[str] = VICTIMS) -> list[str]:
-    """The kinds of processes that a test kills: the usual ones, or as many as SPARK_KILLS says."""
+    """Return the kinds of processes that a test kills: the usual ones, or as many as SPARK_KILLS says."""
     count = os.environ.get("SPARK_KILLS")
     return list(usual) if count is None else [kinds[number % len(kinds)] for number in range(int(count))]
 
@@ -51,7 +51,7 @@ class Driver:
     process: asyncio.subprocess.Process
 
     def members(self) -> dict[int, str]:
-        """The process ids of its session, with the kind of each process."""
+        """Return the process ids of its session, with the kind of each process."""
         return dict(_members(self.process.pid))
 
     def kill(self, victim: str) -> bool:
@@ -107,7 +107,7 @@ async def start(directory: Path, script: str, *arguments: str) -> Driver:
 
 
 def count(directory: Path, log: str) -> int:
-    """The number of batches in a log of the checkpoint."""
+    """Return the number of batches in a log of the checkpoint."""
     folder = directory / "checkpoint" / log
     return sum(name.name.isdecimal() for name in folder.iterdir()) if folder.exists() else 0
 
@@ -121,10 +121,12 @@ async def until(driver: Driver, directory: Path, log: str, wanted: float) -> Non
 
 
 def time_of_a_batch(directory: Path) -> float:
-    """The shortest time of recent batches from the log of offsets to the commit log, in seconds. At most 5."""
+    """Return the shortest time of recent batches from the log of offsets to the commit log, in seconds. At most 5."""
     logs = directory / "checkpoint"
-    numbers = sorted(int(each.name) for each in (logs / "commits").glob("*") if each.name.isdecimal())[-10:]
-    ends, begins = ([(logs / log / str(each)).stat().st_mtime for each in numbers] for log in ("commits", "offsets"))
+    numbers = sorted(int(path.name) for path in (logs / "commits").glob("*") if path.name.isdecimal())[-10:]
+    ends, begins = (
+        [(logs / log / str(number)).stat().st_mtime for number in numbers] for log in ("commits", "offsets")
+    )
     return min(5.0, *[end - begin for begin, end in zip(begins, ends, strict=True)]) if numbers else 0.4
 
 

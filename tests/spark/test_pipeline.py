@@ -90,7 +90,9 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     second_half = [("09:00", None, 1, 1), *first_half, ("09:30", "Rome", 2, 3)]
     assert await rows_in_parquet(spark, plan) == second_half
     values = map(json.loads, await values_in(kafka.bootstrap_servers, target, partitions=1))
-    found = in_order((each["window_start"][11:16], each.get("city"), each["orders"], each["cents"]) for each in values)
+    found = in_order(
+        (value["window_start"][11:16], value.get("city"), value["orders"], value["cents"]) for value in values
+    )
     assert found == second_half
     dropped = [line for line in lines if "dropped" in line]
     assert dropped
@@ -174,7 +176,7 @@ async def test_a_repeated_batch_does_not_repeat_its_windows_with_exactly_once_de
     for _ in range(2):
         await run(spark, plan, tmp_path, print, threading.Event())
         values = await values_in(servers, "windows", partitions=1)
-        assert sorted(json.loads(each)["cents"] for each in values) == [1, 5, 7]
+        assert sorted(json.loads(value)["cents"] for value in values) == [1, 5, 7]
         forget_the_last_commit(tmp_path / "checkpoint" / "topic")
 
 

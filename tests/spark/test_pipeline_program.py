@@ -21,7 +21,7 @@ TIMEOUT = 240.0
 
 
 async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) -> asyncio.subprocess.Process:
-    """The pipeline, reading ten orders into Parquet."""
+    """Return the pipeline, reading ten orders into Parquet."""
     await cluster.create_topic("orders", 1)
     async with Producer(cluster.bootstrap_servers) as producer:
         await producer.send_many("orders", [order("Rome", 1, number) for number in range(10)])
@@ -41,7 +41,7 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:
-    """The exit status of the process, which is killed if it does not end."""
+    """Return the exit status of the process, which is killed if it does not end."""
     try:
         async with asyncio.timeout(TIMEOUT):
             return await process.wait()

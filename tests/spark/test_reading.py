@@ -30,7 +30,7 @@ async def filled(cluster: EmbeddedCluster, *sizes: int) -> list[TopicPartition]:
 
 
 async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> dict[TopicPartition, list[int]]:
-    """The offsets of the batches that are read for these ranges."""
+    """Return the offsets of the batches that are read for these ranges."""
     found: dict[TopicPartition, list[int]] = {}
     reader = RangeReader(client, LONG_WAIT, task, fail_on_data_loss=True, poll_timeout=poll_timeout)
     async with reader:

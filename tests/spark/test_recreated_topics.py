@@ -65,7 +65,7 @@ async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
 
 
 async def offsets(client: Client, wanted: Range, *, fail_on_data_loss: bool) -> list[int]:
-    """The offsets that a task reads. It fails if it reads another record than the driver has chosen."""
+    """Return the offsets that a task reads. It fails if it reads another record than the driver has chosen."""
     found: list[int] = []
     given = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
     async with RangeReader(client, CONFIG, (wanted,), **given) as reader:

@@ -39,7 +39,7 @@ def write(rows: DataFrame, servers: str | None, mode: str = "append", **options:
 
 
 async def messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
-    """All records of a topic by partition, read by librdkafka."""
+    """Return all records of a topic by partition, read by librdkafka."""
     return await asyncio.to_thread(_messages_in, kafka, topic, partitions)
 
 

@@ -32,7 +32,7 @@ ON_EXECUTORS = ("executor", "worker", "driver", "executor", "worker", "jvm", "ex
 
 
 def spark_home(directory: Path) -> Path:
-    """A home of Spark whose executors keep their files in ``directory``, and not in the installed package."""
+    """Return a home of Spark whose executors keep their files in ``directory``, and not in the installed package."""
     home = directory / "spark"
     home.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():

@@ -47,14 +47,14 @@ def written(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
 
 
 def logged(directory: Path, batch: int) -> dict[str, Any]:
-    """The offset that Spark logged before a batch."""
+    """Return the offset that Spark logged before a batch."""
     text = (directory / "checkpoint" / "offsets" / str(batch)).read_text()
     parsed: dict[str, Any] = json.loads(text.splitlines()[-1])
     return parsed
 
 
 def offsets_of(offset: dict[str, Any]) -> dict[str, Any]:
-    """An offset without its topic ids, which differ in each run."""
+    """Return an offset without its topic ids, which differ in each run."""
     return {key: value for key, value in offset.items() if not key.startswith(f"{TOPIC_ID}:")}
 
 
@@ -374,7 +374,7 @@ async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: 
     await produce(cluster, "t", 3, partition=1)
     end = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
     assert end["t"] == {"0": 5, "1": 3}
-    (task,) = [each.task for each in running.partitions(start, end) if isinstance(each, TaskPartition)]
+    (task,) = [partition.task for partition in running.partitions(start, end) if isinstance(partition, TaskPartition)]
     assert [(each.partition, each.start, each.end) for each in task] == [(TopicPartition("t", 1), 0, 3)]
 
 
@@ -454,7 +454,7 @@ async def test_a_start_after_the_end_of_one_log_does_not_skip_the_others(cluster
         new = reader(cluster.bootstrap_servers, "t", startingOffsets=starts, failOnDataLoss="false")
         start = new.initialOffset()
         end = new.latestOffset(start, ReadAllAvailable())
-        tasks = [each.task for each in new.partitions(start, end) if isinstance(each, TaskPartition)]
+        tasks = [partition.task for partition in new.partitions(start, end) if isinstance(partition, TaskPartition)]
         return [(each.partition, each.start, each.end) for task in tasks for each in task]
 
     assert await on_spark(call) == [(TopicPartition("t", 1), 0, 5)]
@@ -468,7 +468,9 @@ async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
     def call() -> None:
         def plan(start: dict[str, Any], end: dict[str, Any]) -> list[object]:
             fresh = reader(kafka.bootstrap_servers, topic, startingOffsets="latest", minPartitions=7)
-            return [each.task for each in fresh.partitions(start, end) if isinstance(each, TaskPartition)]
+            return [
+                partition.task for partition in fresh.partitions(start, end) if isinstance(partition, TaskPartition)
+            ]
 
         first = {topic: {"0": 40, "1": 9}, "$start": {topic: {"0": 3, "1": 0}}}
         looked_up_again = {topic: {"0": 50, "1": 50}}

@@ -19,7 +19,8 @@ _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 
 
 def name_value(option: str, text: str) -> tuple[str, str]:
-    """The parts of ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a secret."""
+    """Return the parts of ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a
+    secret."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         from ... import disclosure
@@ -32,7 +33,7 @@ def name_value(option: str, text: str) -> tuple[str, str]:
 
 
 def principal_of(user: str) -> str:
-    """The principal of a user, which may be given as a principal (``User:alice``) or by name."""
+    """Return the principal of a user, which may be given as a principal (``User:alice``) or by name."""
     return user if ":" in user else f"User:{user}"
 
 
@@ -42,7 +43,7 @@ def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def setting_changes(settings: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:
-    """The new values of ``--set`` by name, and None for names of ``--unset``. A name in both is an error."""
+    """Return the new values of ``--set`` by name, and None for names of ``--unset``. A name in both is an error."""
     changes: dict[str, str | None] = dict(names_and_values("set", settings))
     for name in unset:
         if changes.setdefault(name, None) is not None:
@@ -53,7 +54,9 @@ def setting_changes(settings: Iterable[str], unset: Iterable[str]) -> dict[str, 
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes of a text. As in kcat, ``\n``, ``\t``, ``\r``, ``\0``, ``\\`` and ``\xff`` stand for one byte each."""
+    r"""Return the bytes of a text. As in kcat, ``\n``, ``\t``, ``\r``, ``\0``, ``\\`` and ``\xff`` stand for one byte
+    each.
+    """
     return _ESCAPE.sub(
         lambda found: _ESCAPED[found[1]] if found[1] else bytes.fromhex(found[2].decode()), text.encode()
     )

@@ -19,51 +19,54 @@ LIMIT = 1.0
 
 
 def topics(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics that begin with the typed text."""
+    """Return the topics that begin with the typed text."""
     return _names(context, incomplete, _topics)
 
 
 def partitions(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics that begin with the typed text; after a colon, the partitions of the topic, as in ``orders:0``."""
+    """Return the topics that begin with the typed text; after a colon, the partitions of the topic, as in
+    ``orders:0``."""
     topic, colon, _ = incomplete.partition(":")
 
     async def ask(admin: Admin) -> list[str]:
         if not colon:
             return await _topics(admin)
-        return [f"{topic}:{each.partition}" for each in (await admin.topics.describe(topic))[topic].partitions]
+        return [
+            f"{topic}:{partition.partition}" for partition in (await admin.topics.describe(topic))[topic].partitions
+        ]
 
     return _names(context, incomplete, ask)
 
 
 def groups(context: typer.Context, incomplete: str) -> list[str]:
-    """The consumer groups that begin with the typed text."""
+    """Return the consumer groups that begin with the typed text."""
     return _names(context, incomplete, every_group)
 
 
 def share_groups(context: typer.Context, incomplete: str) -> list[str]:
-    """The share groups that begin with the typed text."""
+    """Return the share groups that begin with the typed text."""
     return _names(context, incomplete, _share_groups)
 
 
 def resources(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of resources. The previous argument is their type."""
+    """Return the names of resources. The previous argument is their type."""
 
     async def ask(admin: Admin) -> list[str]:
         kind = str(context.params.get("kind") or "")
         if kind.startswith("broker"):
-            return [str(each.node_id) for each in (await admin.cluster.describe()).brokers]
+            return [str(broker.node_id) for broker in (await admin.cluster.describe()).brokers]
         return await {"topic": _topics, "group": every_group}[kind](admin)
 
     return _names(context, incomplete, ask)
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:
-    """The settings of the topic or other resource that the arguments name, for ``--unset``."""
+    """Return the settings of the topic or other resource that the arguments name, for ``--unset``."""
     return _names(context, incomplete, lambda admin: _settings(admin, context))
 
 
 def assignments(context: typer.Context, incomplete: str) -> list[str]:
-    """The settings of ``settings`` with an equals sign, for ``--set``."""
+    """Return the settings of ``settings`` with an equals sign, for ``--set``."""
 
     async def ask(admin: Admin) -> list[str]:
         return [f"{name}=" for name in await _settings(admin, context)]
@@ -72,14 +75,14 @@ def assignments(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def properties(incomplete: str) -> list[str]:
-    """The client properties that begin with the typed text."""
+    """Return the client properties that begin with the typed text."""
     from ...settings.properties import MEANINGS
 
     return [f"{name}=" for name in sorted(MEANINGS) if name.startswith(incomplete)]
 
 
 async def every_group(admin: Admin) -> list[str]:
-    """The names of all groups except share groups, which have commands of their own."""
+    """Return the names of all groups except share groups, which have commands of their own."""
     # Without a filter of types, because a broker may refuse a type that it does not know.
     return [each.group_id for each in await admin.groups.list() if each.type.value != "Share"]
 
@@ -98,12 +101,12 @@ async def _settings(admin: Admin, context: typer.Context) -> list[str]:
 
 
 async def _resource(admin: Admin, context: typer.Context) -> ConfigResource:
-    """The resource that the arguments name. All topics have the same settings, and so have all brokers."""
+    """Return the resource that the arguments name. All topics have the same settings, and so have all brokers."""
     from ...admin import ConfigResource, ResourceType
 
     # The arguments before an option that has no value yet are only in ``args``.
     given = [str(value) for name in ("kind", "name") if (value := context.params.get(name))] or context.args
-    has_kind = any(each.name == "kind" for each in context.command.params)
+    has_kind = any(param.name == "kind" for param in context.command.params)
     kind, *names = given if has_kind else ["topic", *(context.params.get("topics") or given)]
     if kind == "brokers":
         return ConfigResource.broker((await admin.cluster.describe()).brokers[0].node_id)
@@ -157,7 +160,7 @@ def pieces_of_bash(variables: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def join_pieces(pieces: Iterable[str]) -> tuple[list[str], str]:
-    """The words that bash has divided, and the pieces of the last word without the last one. Pure.
+    """Return the words that bash has divided, and the pieces of the last word without the last one. Pure.
 
     A colon after an option is a word of its own, as in ``-k :``.
     """

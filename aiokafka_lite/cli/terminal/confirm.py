@@ -21,7 +21,7 @@ LONGEST_LINE = 1 << 20
 
 
 async def confirmed(question: str, yes: bool) -> bool:
-    """Whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
+    """Return whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
     import asyncio
 
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -39,7 +39,9 @@ async def confirmed(question: str, yes: bool) -> bool:
 
 
 async def ask_hidden(question: str) -> str:
-    """A line that the terminal does not show. The terminal shows input again at the end, also after a cancellation."""
+    """Return a line that the terminal does not show. The terminal shows input again at the end, also after a
+    cancellation.
+    """
     import termios
 
     terminal = sys.stdin.fileno()
@@ -56,7 +58,7 @@ async def ask_hidden(question: str) -> str:
 
 
 async def read_line() -> str:
-    """The next line of stdin without its end; empty at the end of stdin.
+    """Return the next line of stdin without its end; empty at the end of stdin.
 
     Raises ValueError for a line that is too long or not UTF-8. The bytes after the line are lost if stdin is a pipe.
     """

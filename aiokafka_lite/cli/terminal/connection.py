@@ -41,13 +41,13 @@ class Connection:
     timeout: float | None
 
     def admin(self) -> AbstractAsyncContextManager[Admin]:
-        """A client for requests and changes, which runs within ``async with``."""
+        """Return a client for requests and changes, which runs within ``async with``."""
         from .start import started
 
         return started(self.new_admin())
 
     def new_admin(self) -> Admin:
-        """A client for requests and changes that is not started."""
+        """Return a client for requests and changes that is not started."""
         from ...admin import Admin
         from ...settings.properties import client_settings
 
@@ -57,13 +57,13 @@ class Connection:
             return Admin(**_merged(settings, api_timeout=self.timeout or TIMEOUT))
 
     def may_create_topics(self) -> bool:
-        """Whether the first use of a topic by a producer may create it."""
+        """Return whether the first use of a topic by a producer may create it."""
         from ...settings.properties import producer_settings
 
         return bool(producer_settings(self.all_properties()).get("allow_auto_create_topics", True))
 
     def producer(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Producer:
-        """A client that writes. ``given`` overrides the user's properties, which override ``defaults``."""
+        """Return a client that writes. ``given`` overrides the user's properties, which override ``defaults``."""
         from ...producer import Producer
         from ...settings.properties import producer_settings
 
@@ -76,7 +76,7 @@ class Connection:
             return Producer(**_merged(settings, **timeouts, **given))
 
     def group(self, given: str | None) -> str | None:
-        """The group to join: the given one, or ``group.id`` of the properties."""
+        """Return the group to join: the given one, or ``group.id`` of the properties."""
         from ...errors import ConfigurationError
         from ...settings.properties import consumer_settings
 
@@ -86,7 +86,7 @@ class Connection:
         return None if group is None else str(group)
 
     def consumer(self, group: str | None, **given: object) -> Consumer:
-        """A client that reads and never creates a topic. ``given`` overrides the user's properties."""
+        """Return a client that reads and never creates a topic. ``given`` overrides the user's properties."""
         from ...consumer import Consumer
         from ...settings.properties import consumer_settings
 
@@ -97,7 +97,7 @@ class Connection:
             return Consumer(**_merged(settings, **fixed, **given))
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
-        """A client that reads as a member of a share group. The command accepts the records."""
+        """Return a client that reads as a member of a share group. The command accepts the records."""
         from ...settings.properties import consumer_settings
         from ...share import ShareConsumer
         from ...share.settings import ShareConsumerSettings
@@ -112,7 +112,7 @@ class Connection:
             )
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """The properties of the file, the environment and the options together."""
+        """Return the properties of the file, the environment and the options together."""
         from ... import disclosure
         from ...errors import ConfigurationError
         from ...settings.properties import read_properties
@@ -134,7 +134,7 @@ class Connection:
 
 
 def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure.
+    """Return the security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure.
 
     Raises ConfigurationError for a variable that looks like a mistake. Others are ignored: Kubernetes makes variables
     such as ``AIOKAFKA_LITE_SERVICE_HOST`` for a service named ``aiokafka-lite``.
@@ -167,7 +167,7 @@ def _check_names(source: str, properties: Mapping[str, str]) -> None:
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
-    """The properties in ``NAME=VALUE`` texts. Raises ConfigurationError for another form or a plain secret."""
+    """Return the properties in ``NAME=VALUE`` texts. Raises ConfigurationError for another form or a plain secret."""
     from ... import disclosure
     from ...errors import ConfigurationError
 
@@ -190,8 +190,8 @@ def _named(properties: Mapping[str, str], options: Iterable[str] = ()) -> Abstra
     from ...settings.spelling import property_names, spelled
 
     names = property_names(properties)
-    for each in options:
-        names.pop(each, None)
+    for option in options:
+        names.pop(option, None)
     return spelled(names, properties)
 
 

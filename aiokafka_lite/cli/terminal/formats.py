@@ -41,7 +41,7 @@ class Line:
 
 
 def parse_format(text: str) -> Format | str:
-    """A name of a format, or a format string. Raises ConfigurationError for any other text."""
+    """Return a name of a format, or a format string. Raises ConfigurationError for any other text."""
     if text in _NAMES:
         return Format(text)
     if "%" not in text:
@@ -58,7 +58,9 @@ _NAMES = tuple(each.value for each in Format)
 
 
 def formatter(line: Line) -> Callable[[Batch], bytes]:
-    """The function that prints the records of a batch: as lines with a newline at the end, or by a format string."""
+    """Return the function that prints the records of a batch: as lines with a newline at the end, or by a format
+    string.
+    """
     if line.format is Format.JSON:
         from .json_lines import to_json_lines
 
@@ -77,7 +79,7 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 def _bare(column: Sequence[bytes | None], null: bytes) -> Sequence[bytes]:
-    """The column, in which ``null`` replaces each null. A column without nulls is returned without a copy."""
+    """Return the column, in which ``null`` replaces each null. A column without nulls is returned without a copy."""
     if None in column:
         return or_null(column, null)
     return column  # type: ignore[return-value]
@@ -102,11 +104,11 @@ _RECORDS: dict[Format, Callable[[Batch, Line], Iterable[bytes]]] = {
 def _prefixes(line: Line) -> list[Callable[[Batch], Iterable[bytes]]]:
     prefixes: list[Callable[[Batch], Iterable[bytes]]] = []
     if line.timestamps:
-        prefixes.append(lambda batch: (iso_time(each).encode() for each in batch.timestamps))
+        prefixes.append(lambda batch: (iso_time(timestamp).encode() for timestamp in batch.timestamps))
     if line.offsets:
         prefixes.append(_places)
     if line.headers:
-        prefixes.append(lambda batch: (header_text(each, line.null) for each in batch.headers))
+        prefixes.append(lambda batch: (header_text(header, line.null) for header in batch.headers))
     return prefixes
 
 

@@ -36,7 +36,7 @@ class JsonRecord(NamedTuple):
 
 
 def to_json_lines(batch: Batch) -> bytes:
-    """The records of a batch, each as an object on a line of its own."""
+    """Return the records of a batch, each as an object on a line of its own."""
     return b"".join(
         json.dumps(
             {
@@ -68,7 +68,7 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def from_json_line(line: bytes) -> JsonRecord:
-    """The record of a line. Raises SerializationError for a line that is not a record."""
+    """Return the record of a line. Raises SerializationError for a line that is not a record."""
     try:
         found = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
     except json.JSONDecodeError as error:

@@ -131,7 +131,7 @@ def _help(function: Callable[..., object], examples: str) -> str:
 
 
 def _short_help(function: Callable[..., object]) -> str:
-    """The first sentence. Typer's own short help ends after about 45 characters."""
+    """Return the first sentence. Typer's own short help ends after about 45 characters."""
     return re.split(r"(?<=\.)\s", inspect.getdoc(function) or "")[0]
 
 
@@ -147,7 +147,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 
 
 def _signature(function: Callable[..., object], prints_tables: bool) -> inspect.Signature:
-    """The function's own options, followed by the shared ones."""
+    """Return the function's own options, followed by the shared ones."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY

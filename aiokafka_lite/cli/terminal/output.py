@@ -35,11 +35,11 @@ class Table:
     rows: Sequence[tuple[Cell, ...]]
 
     def as_objects(self) -> list[dict[str, Cell]]:
-        """The rows with names, for JSON."""
+        """Return the rows with names, for JSON."""
         return [self.as_object(row) for row in self.rows]
 
     def as_object(self, row: Iterable[Cell]) -> dict[str, Cell]:
-        """A row, or its first cells, with names."""
+        """Return a row, or its first cells, with names."""
         return {heading.lower().replace("-", "_"): cell for heading, cell in zip(self.headings, row)}
 
 
@@ -154,7 +154,9 @@ def show_errors(errors: Iterable[Exception]) -> int:
 
 
 def rich_table(part: Part, width: int) -> RichTable:
-    """The part as a table of rich. If the columns do not fit the width, each row becomes a list of names and values."""
+    """Return the part as a table of rich. If the columns do not fit the width, each row becomes a list of names and
+    values.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -187,12 +189,14 @@ def rich_table(part: Part, width: int) -> RichTable:
 
 
 def _folded(heading: str, width: int) -> str:
-    """The heading on two lines if it is wider than its column, so that a table of many columns fits a terminal."""
+    """Return the heading on two lines if it is wider than its column, so that a table of many columns fits a
+    terminal."""
     return heading if len(heading) <= width else "-\n".join(heading.rsplit("-", 1))
 
 
 def style_of(heading: str, cell: Cell) -> str:
-    """The colour of a cell on a terminal: what needs attention stands out. rich leaves colours out for NO_COLOR."""
+    """Return the colour of a cell on a terminal: what needs attention stands out. rich leaves colours out for
+    NO_COLOR."""
     if heading in ("LAG", "HIGHEST", "LAG-PER-SECOND") and isinstance(cell, int | float):
         return "red" if cell > 0 and heading == "LAG-PER-SECOND" else "yellow" if cell > 0 else "green"
     if heading == "STATE":
@@ -203,7 +207,7 @@ def style_of(heading: str, cell: Cell) -> str:
 
 
 def text_of(cell: Cell) -> str:
-    """The text of a cell."""
+    """Return the text of a cell."""
     if cell is None or cell == "":
         return NOTHING
     if isinstance(cell, bool):
@@ -216,7 +220,8 @@ def text_of(cell: Cell) -> str:
 
 
 def _line_text(cell: Cell) -> str:
-    """The text of ``text_of`` with tabs and line breaks escaped, so that the cell stays one column of one line."""
+    """Return the text of ``text_of`` with tabs and line breaks escaped, so that the cell stays one column of one
+    line."""
     return text_of(cell).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 

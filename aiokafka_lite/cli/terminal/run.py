@@ -65,7 +65,7 @@ def say(text: str) -> None:
 
 
 def with_options(text: str) -> str:
-    """The text of an error, with the properties and options instead of this client's settings.
+    """Return the text of an error, with the properties and options instead of this client's settings.
 
     A setting whose name is an ordinary word, such as ``compression``, is replaced only if the text gives its value or
     says what it must be.

@@ -24,13 +24,15 @@ _FIELD = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def or_null(column: Iterable[bytes | None], null: bytes) -> list[bytes]:
-    """A copy of the column, in which ``null`` replaces each null."""
+    """Return a copy of the column, in which ``null`` replaces each null."""
     return [null if each is None else each for each in column]
 
 
 def header_text(headers: tuple[Header, ...], null: bytes) -> bytes:
     """Headers as ``name=value,name=value``."""
-    return b",".join(each.key.encode() + b"=" + (null if each.value is None else each.value) for each in headers)
+    return b",".join(
+        header.key.encode() + b"=" + (null if header.value is None else header.value) for header in headers
+    )
 
 
 def _sizes(column: Iterable[bytes | None]) -> list[bytes]:
@@ -42,18 +44,20 @@ FIELDS: dict[bytes, Column] = {
     b"S": lambda batch, _: _sizes(batch.values),
     b"k": lambda batch, null: or_null(batch.keys, null),
     b"K": lambda batch, _: _sizes(batch.keys),
-    b"h": lambda batch, null: [header_text(each, null) for each in batch.headers],
+    b"h": lambda batch, null: [header_text(header, null) for header in batch.headers],
     b"t": lambda batch, _: repeat(batch.topic.encode(), len(batch)),
     b"p": lambda batch, _: repeat(b"%d" % batch.partition, len(batch)),
-    b"o": lambda batch, _: [b"%d" % each for each in batch.offsets],
-    b"T": lambda batch, _: [b"%d" % each for each in batch.timestamps],
-    b"D": lambda batch, _: [iso_time(each).encode() for each in batch.timestamps],
+    b"o": lambda batch, _: [b"%d" % offset for offset in batch.offsets],
+    b"T": lambda batch, _: [b"%d" % timestamp for timestamp in batch.timestamps],
+    b"D": lambda batch, _: [iso_time(timestamp).encode() for timestamp in batch.timestamps],
 }
 """kcat's letters, and ``%D`` for a time that people read."""
 
 
 def parse_template(text: str) -> list[bytes | Column]:
-    """The parts of a format string: bytes as they are, and fields. Raises ConfigurationError for an unknown field."""
+    """Return the parts of a format string: bytes as they are, and fields. Raises ConfigurationError for an unknown
+    field.
+    """
     parts: list[bytes | Column] = []
     start = 0
     raw = text.encode()
@@ -72,7 +76,7 @@ def parse_template(text: str) -> list[bytes | Column]:
 
 
 def template_formatter(text: str, null: bytes) -> Callable[[Batch], bytes]:
-    """The function that prints the records of a batch by a format string."""
+    """Return the function that prints the records of a batch by a format string."""
     parts = parse_template(text)
 
     def print_batch(batch: Batch) -> bytes:

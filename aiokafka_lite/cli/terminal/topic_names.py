@@ -50,7 +50,7 @@ async def check_topics(
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
-    """The errors of topics. The error of a topic that does not exist suggests the nearest existing name.
+    """Return the errors of topics. The error of a topic that does not exist suggests the nearest existing name.
 
     If the names cannot be listed, the errors are returned as they are: the command has its result already.
     """
@@ -68,7 +68,7 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any,
 
 
 async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
-    """The errors of groups. The error of a group that does not exist suggests the nearest existing name.
+    """Return the errors of groups. The error of a group that does not exist suggests the nearest existing name.
 
     If the groups cannot be listed, the errors are returned as they are: the command has its result already.
     """
@@ -88,7 +88,7 @@ async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> di
 
 
 def _with_options(name: str, max_partitions: int) -> str:
-    """The end of an error: advice to write ``topic:0,1`` as options. Empty if the command does not take them."""
+    """Return the end of an error: advice to write ``topic:0,1`` as options. Empty if the command does not take them."""
     topic, _, numbers = name.partition(":")
     listed = numbers.split(",")
     if len(listed) > max_partitions or not all(number.isdecimal() for number in listed):
@@ -101,6 +101,6 @@ def no_topic(name: str) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The end of an error, with the most similar known name; empty if no name is similar. Pure."""
+    """Return the end of an error, with the most similar known name; empty if no name is similar. Pure."""
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -28,7 +28,7 @@ class AbstractTokenProvider(ABC):
 
     @abstractmethod
     async def token(self) -> str:
-        """A token for one login."""
+        """Return a token for one login."""
 
     def extensions(self) -> dict[str, str]:
         """SASL extensions of the login."""

@@ -99,7 +99,7 @@ class AIOKafkaAdminClient(ClientOwner):
         self, new_topics: Iterable[NewTopic], timeout_ms: int | None = None, validate_only: bool = False
     ) -> TopicErrors:
         """Create topics. The response has an error code for each topic; a failed topic raises no exception."""
-        topics = [_native_topic(each) for each in new_topics]
+        topics = [_native_topic(new_topic) for new_topic in new_topics]
         with translating():
             results = await self._admin.topics.create(topics, validate_only=validate_only, timeout=_timeout(timeout_ms))
         return TopicErrors([(topic.name, *_outcome(results.failed.get(topic.name))) for topic in topics])
@@ -130,19 +130,19 @@ class AIOKafkaAdminClient(ClientOwner):
         return TopicErrors([(topic, 0, None) for topic in totals])
 
     async def list_topics(self) -> list[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         with translating():
             return [each.name for each in await self._admin.topics.list(internal=True)]
 
     async def describe_topics(self, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """The partitions of these topics, or of all, with leaders and replicas."""
+        """Return the partitions of these topics, or of all, with leaders and replicas."""
         names = await self.list_topics() if topics is None else list(topics)
         with translating():
             results = await self._admin.topics.describe(names)
         return [_described(name, results.done.get(name), results.failed.get(name)) for name in names]
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """The brokers, the controller's id and the cluster's id."""
+        """Return the brokers, the controller's id and the cluster's id."""
         with translating():
             found = await self._admin.cluster.describe()
         return {
@@ -184,7 +184,7 @@ class AIOKafkaAdminClient(ClientOwner):
         group_coordinator_id: int | None = None,
         partitions: Sequence[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group; -1 for a partition in ``partitions`` that has none."""
+        """Return the committed offsets of a group; -1 for a partition in ``partitions`` that has none."""
         with translating():
             found = (await self._admin.groups.offsets(group_id))[group_id]
         made = {partition: OffsetAndMetadata(each.offset, each.metadata) for partition, each in found.items()}
@@ -198,7 +198,7 @@ class AIOKafkaAdminClient(ClientOwner):
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[DescribedGroups]:
-        """The members of groups: a response for each coordinator. A group that does not exist is "Dead".
+        """Return the members of groups: a response for each coordinator. A group that does not exist is "Dead".
 
         ``group_coordinator_id`` has no effect. Raises NotImplementedError for ``include_authorized_operations``. If a
         group has an error, it raises that error.
@@ -217,7 +217,7 @@ class AIOKafkaAdminClient(ClientOwner):
         return list(map(DescribedGroups, by_coordinator.values()))
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
-        """The id of the broker that coordinates a group, or with type 1 a transactional id."""
+        """Return the id of the broker that coordinates a group, or with type 1 a transactional id."""
         calls = self._admin.transactions if coordinator_type == 1 else self._admin.groups
         with translating():
             return (await calls.coordinators(group_id)).raise_for_errors()[group_id].node_id
@@ -227,8 +227,8 @@ class AIOKafkaAdminClient(ClientOwner):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribedConfigs]:
-        """The settings of resources, all or the settings in ``configs``: a response for each broker, and one for all
-        topics.
+        """Return the settings of resources, all or the settings in ``configs``: a response for each broker, and one for
+        all topics.
 
         A failed resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
@@ -241,7 +241,7 @@ class AIOKafkaAdminClient(ClientOwner):
             (*_result(resource, results), _settings(results.done.get(resource, {}), wanted[resource]))
             for resource in resources
         )
-        responses = [DescribedConfigs([each]) for each in of_brokers]
+        responses = [DescribedConfigs([of_broker]) for of_broker in of_brokers]
         return [*responses, DescribedConfigs(of_topics)] if of_topics else responses
 
     async def alter_configs(self, config_resources: Iterable[ConfigResource]) -> list[AlteredConfigs]:
@@ -256,17 +256,17 @@ class AIOKafkaAdminClient(ClientOwner):
             present = await self._admin.configs.describe(list(resources), synonyms=False)
             changes: dict[native.ConfigResource, dict[str, str | None]] = {}
             for resource, settings in present.done.items():
-                changes[resource] = {each.name: None for each in settings.values() if each.source in own}
+                changes[resource] = {setting.name: None for setting in settings.values() if setting.source in own}
                 changes[resource] |= resources[resource].configs or {}
             results = await self._admin.configs.alter(changes)
         of_brokers, of_topics = _by_kind(
             _result(resource, present if resource in present.failed else results) for resource in resources
         )
-        return [AlteredConfigs(of_topics), *(AlteredConfigs([each]) for each in of_brokers)]
+        return [AlteredConfigs(of_topics), *(AlteredConfigs([of_broker]) for of_broker in of_brokers)]
 
 
 def _native_resources(given: Iterable[ConfigResource]) -> dict[native.ConfigResource, ConfigResource]:
-    """This client's names of the resources."""
+    """Return this client's names of the resources."""
     made: dict[native.ConfigResource, ConfigResource] = {}
     for each in given:
         resource = native.ConfigResource(native.ResourceType(each.resource_type), str(each.name))
@@ -281,7 +281,7 @@ def _result(resource: native.ConfigResource, results: native.Results[native.Conf
 
 
 def _settings(found: Mapping[str, native.Setting], names: Sequence[str]) -> list[Entry]:
-    """The settings with these names, or all if there are no names."""
+    """Return the settings with these names, or all if there are no names."""
     return [
         (
             each.name,
@@ -297,7 +297,7 @@ def _settings(found: Mapping[str, native.Setting], names: Sequence[str]) -> list
 
 
 def _by_kind(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The entries of brokers, and the entries of topics."""
+    """Return the entries of brokers, and the entries of topics."""
     of_brokers: list[Entry] = []
     of_topics: list[Entry] = []
     for entry in entries:
@@ -309,13 +309,13 @@ def _by_kind(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
 def _group(given: native.GroupDescription) -> Entry:
     members = [
         (
-            each.member_id,
-            each.client_id,
-            each.host,
-            write_subscription(each.topics or (), (), -1, None, None),
-            write_assignment(each.assignment or ()),
+            member.member_id,
+            member.client_id,
+            member.host,
+            write_subscription(member.topics or (), (), -1, None, None),
+            write_assignment(member.assignment or ()),
         )
-        for each in given.members
+        for member in given.members
     ]
     return 0, given.group_id, given.state.value, given.protocol_type, given.strategy, members
 

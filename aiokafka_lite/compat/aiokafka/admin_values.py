@@ -84,7 +84,7 @@ class TopicErrors(NamedTuple):
     topic_errors: list[tuple[str, int, str | None]]
 
     def to_object(self) -> dict[str, Any]:
-        """The errors as dictionaries."""
+        """Return the errors as dictionaries."""
         return {"topic_errors": list(_objects(self.topic_errors, ("topic", "error_code", "error_message")))}
 
 
@@ -94,7 +94,7 @@ class TopicErrorCodes(NamedTuple):
     topic_error_codes: list[tuple[str, int]]
 
     def to_object(self) -> dict[str, Any]:
-        """The codes as dictionaries."""
+        """Return the codes as dictionaries."""
         return {"topic_error_codes": list(_objects(self.topic_error_codes, ("topic", "error_code")))}
 
 
@@ -120,7 +120,7 @@ class DescribedConfigs(NamedTuple):
     resources: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """The resources as dictionaries."""
+        """Return the resources as dictionaries."""
         return {"resources": list(_objects(self.resources, (*_RESOURCE, ("config_entries", _SETTING))))}
 
 
@@ -130,7 +130,7 @@ class AlteredConfigs(NamedTuple):
     resources: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """The resources as dictionaries."""
+        """Return the resources as dictionaries."""
         return {"resources": list(_objects(self.resources, _RESOURCE))}
 
 
@@ -147,5 +147,5 @@ class DescribedGroups(NamedTuple):
     groups: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """The groups as dictionaries."""
+        """Return the groups as dictionaries."""
         return {"groups": list(_objects(self.groups, _GROUP))}

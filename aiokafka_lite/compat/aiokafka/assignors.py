@@ -56,7 +56,7 @@ class AbstractPartitionAssignor(ABC):
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """The assignments by member id. No partition may be assigned to two members.
+        """Return the assignments by member id. No partition may be assigned to two members.
 
         ``cluster`` has the topics of the group and the numbers of their partitions; it has no brokers and no leaders.
         """
@@ -64,7 +64,7 @@ class AbstractPartitionAssignor(ABC):
     @classmethod
     @abstractmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """The metadata that this member sends to the leader. Only its ``user_data`` is used."""
+        """Return the metadata that this member sends to the leader. Only its ``user_data`` is used."""
 
     @classmethod
     @abstractmethod
@@ -80,14 +80,14 @@ class _OfThisClient(AbstractPartitionAssignor):
     @staticmethod
     @abstractmethod
     def native_strategy() -> native.AssignmentStrategy:
-        """The strategy of this client. The call imports it."""
+        """Return the strategy of this client. The call imports it."""
 
     @classmethod
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """The assignments by member id, for assignors that extend this one."""
-        topics = {topic for each in members.values() for topic in each.subscription}
+        """Return the assignments by member id, for assignors that extend this one."""
+        topics = {topic for member in members.values() for topic in member.subscription}
         numbers = {topic: cluster.partitions_for_topic(topic) or () for topic in sorted(topics)}
         listed = [
             native.GroupMember(name, tuple(each.subscription), user_data=each.user_data or None)
@@ -133,7 +133,7 @@ _NATIVE = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionA
 
 
 def strategy_of(assignor: Any, subscription: Subscription) -> Any:
-    """This client's strategy for an assignor: a value for the setting ``strategies``."""
+    """Return this client's strategy for an assignor: a value for the setting ``strategies``."""
     kind = assignor if isinstance(assignor, type) else type(assignor)
     if issubclass(kind, AbstractPartitionAssignor) and kind not in _NATIVE:
         base = kind.native_strategy() if issubclass(kind, _OfThisClient) else None
@@ -170,8 +170,8 @@ class _Strategy:
         for topic, racks in topics.items():
             cluster.add_numbers(topic, range(len(racks)))
         known = {
-            each.member_id: ConsumerProtocolMemberMetadata(0, list(each.topics), each.user_data or b"")
-            for each in members
+            member.member_id: ConsumerProtocolMemberMetadata(0, list(member.topics), member.user_data or b"")
+            for member in members
         }
         made: dict[str, ConsumerProtocolMemberAssignment] = self._assignor.assign(cluster, known)
         self._data = {name: each.user_data for name, each in made.items()}

@@ -119,7 +119,7 @@ class AIOKafkaClient:
     async def _try_update(self) -> bool:
         with suppress(KafkaError):
             if self._use is not None:
-                await asyncio.gather(*(self._wait_for_topic(self._use(each)) for each in self._topics))
+                await asyncio.gather(*(self._wait_for_topic(self._use(topic)) for topic in self._topics))
             await self._update()
             return True
         return False
@@ -142,8 +142,8 @@ class AIOKafkaClient:
         return self.force_metadata_update()
 
     def get_random_node(self) -> int | str | None:
-        """The id of any known broker; None if there is none."""
-        nodes = [each.nodeId for each in self.cluster.brokers()]
+        """Return the id of any known broker; None if there is none."""
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
         return random.choice(nodes) if nodes else None
 
     def send(self, node_id: int | str, request: object) -> Awaitable[MetadataResponse]:
@@ -181,11 +181,11 @@ class ClientOwner:
     _client_is_closed = False
 
     def _known_cluster(self) -> ClusterMetadata:
-        """The cluster that the owner knows without a request."""
+        """Return the cluster that the owner knows without a request."""
         raise NotImplementedError
 
     def _use_of_topics(self) -> Callable[[str], Awaitable[object]] | None:
-        """The call that uses a topic, if the owner's use creates topics."""
+        """Return the call that uses a topic, if the owner's use creates topics."""
         return None
 
     @property

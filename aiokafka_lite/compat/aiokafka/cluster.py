@@ -20,7 +20,7 @@ class ClusterMetadata:
     """
 
     def __init__(self, brokers: Iterable[BrokerMetadata] = (), controller: int | None = None) -> None:
-        self._brokers = {each.nodeId: each for each in brokers}
+        self._brokers = {broker.nodeId: broker for broker in brokers}
         self._partitions: dict[str, dict[int, PartitionMetadata]] = {}
         self.controller: BrokerMetadata | None = None if controller is None else self._brokers.get(controller)
         self.internal_topics: set[str] = set()
@@ -31,10 +31,10 @@ class ClusterMetadata:
         if topic.is_internal:
             self.internal_topics.add(topic.name)
         known = self._partitions.setdefault(topic.name, {})
-        for each in topic.partitions:
-            leader = -1 if each.leader is None else each.leader
-            known[each.partition] = PartitionMetadata(
-                topic.name, each.partition, leader, list(each.replicas), list(each.in_sync), None
+        for partition in topic.partitions:
+            leader = -1 if partition.leader is None else partition.leader
+            known[partition.partition] = PartitionMetadata(
+                topic.name, partition.partition, leader, list(partition.replicas), list(partition.in_sync), None
             )
 
     def add_numbers(self, topic: str, numbers: Iterable[int]) -> None:
@@ -51,23 +51,23 @@ class ClusterMetadata:
         return self._partitions.keys() - (self.internal_topics if exclude_internal_topics else set())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of the partitions; None for an unknown topic."""
+        """Return the numbers of the partitions; None for an unknown topic."""
         return set(self._partitions[topic]) if topic in self._partitions else None
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions with a leader, or with an unknown leader; None for an unknown topic."""
+        """Return the partitions with a leader, or with an unknown leader; None for an unknown topic."""
         if topic not in self._partitions:
             return None
         return {number for number, each in self._partitions[topic].items() if each.leader != -1}
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
-        """The broker id of the leader: -1 if there is none, None if it is not known."""
+        """Return the broker id of the leader: -1 if there is none, None if it is not known."""
         topic, number = partition
         found = self._partitions.get(topic, {}).get(number)
         return None if found is None else found.leader
 
     def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
-        """The partitions that this broker leads; None if there are none."""
+        """Return the partitions that this broker leads; None if there are none."""
         found = {
             TopicPartition(topic, number)
             for topic, partitions in self._partitions.items()
@@ -81,7 +81,7 @@ class ClusterMetadata:
 
 
 def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[int]]) -> ClusterMetadata:
-    """The cluster in the client's metadata: the brokers, and the partitions of its topics. Sends no request."""
+    """Return the cluster in the client's metadata: the brokers, and the partitions of its topics. Sends no request."""
     brokers = []
     for node_id, each in traffic.items():
         if node_id >= 0:  # a bootstrap address has a negative id
@@ -94,7 +94,7 @@ def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[in
 
 
 async def fetch(admin: native.Admin) -> ClusterMetadata:
-    """The cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
+    """Return the cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
     described = await admin.cluster.describe()
     controller = None if described.controller is None else described.controller.node_id
     found = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)

@@ -118,7 +118,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._running = RunningConsumer(self._made, self._has_topics)
 
     def _made(self) -> native.Consumer:
-        """A consumer for the present subscription or assignment."""
+        """Return a consumer for the present subscription or assignment."""
         settings = dict(self._settings)
         if self._is_member:
             settings |= {"strategies": self._strategies, "listener": self._listening}
@@ -133,7 +133,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         return self._group_id is not None and bool(self._topics)
 
     async def _has_topics(self, consumer: native.Consumer) -> bool:
-        """Whether there are topics for the subscription. A pattern may match none."""
+        """Return whether there are topics for the subscription. A pattern may match none."""
         pattern = self._topics
         return not isinstance(pattern, re.Pattern) or any(map(pattern.fullmatch, await consumer.topics()))
 
@@ -147,7 +147,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         await self._ready()
 
     async def _ready(self) -> native.Consumer:
-        """The running consumer of the present subscription or assignment."""
+        """Return the running consumer of the present subscription or assignment."""
         if self._handle is not None:
             return self._consumer  # this code runs in a listener
         if self._closed:
@@ -166,7 +166,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         return consumer
 
     async def _to_read(self) -> native.Consumer | None:
-        """The consumer to read from, after ``_ready``; None while there is nothing to read."""
+        """Return the consumer to read from, after ``_ready``; None while there is nothing to read."""
         running = self._running
         is_ready = running.is_running and not (self._closed or self._listening.has_new_topics)
         consumer = running.now if is_ready else await self._ready()  # hot: a coroutine less for each record
@@ -256,7 +256,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
         self._running.check_process()
         if self._topics:
             raise IllegalStateError("topics are subscribed; call unsubscribe() first")
-        self._assigned = tuple(TopicPartition(*each) for each in partitions)
+        self._assigned = tuple(TopicPartition(*partition) for partition in partitions)
         with translating():
             self._consumer.assign(self._assigned)
         self._on_change()
@@ -281,18 +281,19 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
             return set(self._consumer.assignment)
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics, or the topics of the partitions given to ``assign``."""
+        """Return the subscribed topics, or the topics of the partitions given to ``assign``."""
         with translating():
             return self._consumer.subscription() or frozenset(each.topic for each in self._assigned)
 
     async def topics(self) -> set[str]:
-        """All topics that this user may see."""
+        """Return all topics that this user may see."""
         consumer = await self._ready()
         with translating():
             return set(await consumer.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a subscribed topic; None for others. A read after a rebalance looks them up again."""
+        """Return the partitions of a subscribed topic; None for others. A read after a rebalance looks them up
+        again."""
         self._running.check_process()
         return self._partitions.get(topic)
 
@@ -311,7 +312,7 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     # Reading.
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """The next record, of these partitions if any are given."""
+        """Return the next record, of these partitions if any are given."""
         with self._reading():
             if partitions:
                 _check_read(partitions)
@@ -327,7 +328,9 @@ class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """The fetched records. If there are none, wait ``timeout_ms`` milliseconds for some, or until ``stop()``."""
+        """Return the fetched records. If there are none, wait ``timeout_ms`` milliseconds for some, or until
+        ``stop()``.
+        """
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         _check_read(partitions)
@@ -418,7 +421,7 @@ _LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 
 
 def _of_prefix(pattern: str) -> re.Pattern[str]:
-    """A pattern that matches the whole names of topics whose names begin with a match of ``pattern``.
+    """Return a pattern that matches the whole names of topics whose names begin with a match of ``pattern``.
 
     Raises ValueError for an invalid pattern.
     """
@@ -432,7 +435,7 @@ def _of_prefix(pattern: str) -> re.Pattern[str]:
 
 
 def _check_read(partitions: Sequence[TopicPartition]) -> None:
-    if not all(isinstance(each, TopicPartition) for each in partitions):
+    if not all(isinstance(partition, TopicPartition) for partition in partitions):
         raise AssertionError(must_be("partitions", "TopicPartitions", partitions))
 
 

@@ -39,7 +39,7 @@ class GroupCoordinator:
     async def fetch_committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets. A partition without one is not in the result."""
+        """Return the committed offsets. A partition without one is not in the result."""
         found = await self._committed(partitions)
         return {
             each: OffsetAndMetadata(offset.offset, offset.metadata)

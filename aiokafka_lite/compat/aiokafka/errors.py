@@ -270,7 +270,7 @@ def connecting() -> Iterator[None]:
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
-    """The class of a broker's error code; UnknownError for a code that aiokafka lacks."""
+    """Return the class of a broker's error code; UnknownError for a code that aiokafka lacks."""
     if code == ErrorCode.NONE:
         return NoError
     return _BY_CODE.get(ErrorCode.of(code), _BY_CODE[ErrorCode.UNKNOWN_SERVER_ERROR])

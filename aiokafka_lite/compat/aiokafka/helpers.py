@@ -15,7 +15,8 @@ def create_ssl_context(
     password: str | None = None,
     crlfile: str | None = None,
 ) -> ssl.SSLContext:
-    """A TLS context that verifies brokers with these or the system's CAs, and presents this client certificate."""
+    """Return a TLS context that verifies brokers with these or the system's CAs, and presents this client
+    certificate."""
     context = ssl.create_default_context(cafile=cafile, capath=capath, cadata=cadata)
     if crlfile is not None:
         context.load_verify_locations(crlfile)

@@ -12,7 +12,7 @@ __all__ = ["DefaultPartitioner", "murmur2"]
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of a key, as an unsigned number of 32 bits."""
+    """Return the hash of a key, as an unsigned number of 32 bits."""
     return signed_murmur2(data) & 0xFFFFFFFF
 
 

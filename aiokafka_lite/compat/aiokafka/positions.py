@@ -28,7 +28,7 @@ class PositionCalls:
 
     @abstractmethod
     async def _ready(self) -> native.Consumer:
-        """The running consumer of the present subscription or assignment."""
+        """Return the running consumer of the present subscription or assignment."""
 
     @property
     def _consumer(self) -> native.Consumer:
@@ -82,7 +82,7 @@ class PositionCalls:
             return await self._calls.committed(partitions)
 
     def _check_seek(self, partitions: Sequence[TopicPartition]) -> None:
-        if not all(isinstance(each, TopicPartition) for each in partitions):
+        if not all(isinstance(partition, TopicPartition) for partition in partitions):
             raise TypeError(must_be("partitions", "TopicPartitions", partitions))
         assigned = self._consumer.assignment
         if not partitions and not assigned:
@@ -97,13 +97,16 @@ class PositionCalls:
             return await self._calls.position(partition)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark in the last fetch: the offset after the last record. None before the first fetch."""
+        """Return the high watermark in the last fetch: the offset after the last record. None before the first
+        fetch."""
         if partition not in self._consumer.assignment:
             raise AssertionError(f"{partition} is not assigned")
         return self._consumer.high_watermark(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The last stable offset in the last fetch: ``read_committed`` reads up to it. None before the first fetch."""
+        """Return the last stable offset in the last fetch: ``read_committed`` reads up to it. None before the first
+        fetch.
+        """
         if self.highwater(partition) is None:
             return None
         return self._consumer.metrics().partitions[partition].last_stable_offset

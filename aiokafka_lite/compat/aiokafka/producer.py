@@ -148,7 +148,7 @@ class AIOKafkaProducer(Managed):
             await self._producer.flush()
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of the topic's partitions."""
+        """Return the numbers of the topic's partitions."""
         with self._calling():
             numbers = {each.partition for each in await self._producer.partitions_for(topic)}
         self._partitions[topic] = numbers
@@ -163,7 +163,8 @@ class AIOKafkaProducer(Managed):
         key_bytes: bytes | None,
         value_bytes: bytes | None,
     ) -> int | None:
-        """The partition of a record of a known topic, for instrumentations; None if the send itself chooses it."""
+        """Return the partition of a record of a known topic, for instrumentations; None if the send itself chooses
+        it."""
         if partition is None and (key_bytes is not None or self._partitioner is not None):
             numbers = sorted(self._partitions[topic])
             return (self._partitioner or DefaultPartitioner())(key_bytes, numbers, numbers)
@@ -236,7 +237,7 @@ class AIOKafkaProducer(Managed):
             raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
 
     def create_batch(self) -> BatchBuilder:
-        """A batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
+        """Return a batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
         return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
@@ -283,7 +284,7 @@ class AIOKafkaProducer(Managed):
             await self._producer.abort_transaction()
 
     def transaction(self) -> TransactionContext:
-        """A transaction for ``async with``: commits at the end, aborts after an exception."""
+        """Return a transaction for ``async with``: commits at the end, aborts after an exception."""
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(
@@ -320,7 +321,9 @@ _DEFAULTS = AIOKafkaProducer.__init__.__kwdefaults__
 
 
 def _checked_linger(linger_ms: float, request_timeout_ms: float) -> float:
-    """The linger in seconds. Raises ValueError if linger and request timeout exceed the longest delivery timeout."""
+    """Return the linger in seconds. Raises ValueError if linger and request timeout exceed the longest delivery
+    timeout.
+    """
     linger = seconds("linger_ms", linger_ms)
     most = INT32_MAX - min(request_timeout_ms, INT32_MAX)
     if linger_ms > most:
@@ -396,11 +399,11 @@ class BatchBuilder:
         self._is_closed = True
 
     def closed(self) -> bool:
-        """Whether the batch takes no more records."""
+        """Return whether the batch takes no more records."""
         return self._is_closed
 
     def size(self) -> int:
-        """The size of the batch without compression, in bytes."""
+        """Return the size of the batch without compression, in bytes."""
         return self._size
 
     def record_count(self) -> int:
@@ -419,7 +422,7 @@ class _Partitioner:
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
         partitions = view.topics[topic].partitions
-        available = [each.partition for each in partitions if each.leader is not None]
+        available = [partition.partition for partition in partitions if partition.leader is not None]
         try:
             return self._function(key, list(range(len(partitions))), available)
         except Exception as error:
@@ -429,7 +432,7 @@ class _Partitioner:
 
 
 def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
-    """A key or value as bytes. Raises TypeError for other types, str included. aiokafka refuses them as well."""
+    """Return a key or value as bytes. Raises TypeError for other types, str included. aiokafka refuses them as well."""
     made = given if serialize is None else serialize(given)
     if made is None or type(made) is bytes:
         return made
@@ -439,7 +442,7 @@ def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
 
 
 def _size(number: int, delay: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """The bytes of a record in a batch: the record with this number, ``delay`` milliseconds after the first."""
+    """Return the bytes of a record in a batch: the record with this number, ``delay`` milliseconds after the first."""
     size = 1 + _varint_size(delay) + _varint_size(number) + _varint_size(len(headers))
     parts = [key, value]
     for name, content in headers:
@@ -455,7 +458,8 @@ def _varint_size(number: int) -> int:
 
 
 def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
-    """The offsets in the form of this client. Raises ValueError or TypeError for a wrong form, as aiokafka does."""
+    """Return the offsets in the form of this client. Raises ValueError or TypeError for a wrong form, as aiokafka
+    does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
     made = {}

@@ -65,7 +65,7 @@ class SharedReads:
             self._reader.cancel()
 
     async def one(self, ready: Ready) -> Record[Any, Any]:
-        """The next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
+        """Return the next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
         await self._arrive()
         try:
             consumer = await ready()
@@ -117,7 +117,7 @@ class SharedReads:
     async def _take(
         self, ready: Ready, consumer: native.Consumer | None, most: int, only: frozenset[TopicPartition] | None
     ) -> list[Record[Any, Any]]:
-        """The records that are fetched already, without waiting."""
+        """Return the records that are fetched already, without waiting."""
         if consumer is None:
             return []
         wanted = _assigned(consumer, only)
@@ -146,7 +146,8 @@ class SharedReads:
             read.records, read.consumer = records, consumer
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
-        """The result of a read; None if the read was interrupted, or if another consumer has replaced this one."""
+        """Return the result of a read; None if the read was interrupted, or if another consumer has replaced this
+        one."""
         # Not a cancel scope, which costs more than the rest of a read of one record.
         task = asyncio.current_task()
         assert task is not None
@@ -179,7 +180,7 @@ def read_again(consumer: native.Consumer | None, records: Sequence[Record[Any, A
 def _assigned(
     consumer: native.Consumer | None, only: frozenset[TopicPartition] | None
 ) -> frozenset[TopicPartition] | None:
-    """The wanted partitions that are assigned now; None means all."""
+    """Return the wanted partitions that are assigned now; None means all."""
     return None if only is None or consumer is None else only.intersection(consumer.assignment)
 
 

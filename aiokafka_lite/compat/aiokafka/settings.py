@@ -47,7 +47,7 @@ class ConnectionSettings(TypedDict, total=False):
 def listing_settings(method: Callable[P, T]) -> Callable[P, T]:
     """Give a constructor a signature that names each setting of ``**settings``, because frameworks read the names."""
     signature = inspect.signature(method)
-    named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     named += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...)
         for name in ConnectionSettings.__annotations__
@@ -98,7 +98,7 @@ _OF_CONSUMERS = (
 
 
 def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
-    """The settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
+    """Return the settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
     left: dict[str, Any] = dict(given)
     timeout = seconds("request_timeout_ms", left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS))
     made: dict[str, Any] = {
@@ -123,7 +123,8 @@ def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
 
 
 def consumer_settings(given: Mapping[str, Any], connection: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a consumer, from the arguments of ``AIOKafkaConsumer`` and from ``connection_settings``."""
+    """Return the settings of a consumer, from the arguments of ``AIOKafkaConsumer`` and from
+    ``connection_settings``."""
     # This client refuses a wait after which the response comes too late.
     wait = min(seconds("fetch_max_wait_ms", given["fetch_max_wait_ms"]), connection["request_timeout"] / 2)
     made = {**connection, "fetch_max_wait": wait, "client_rack": given["client_rack"] or ""}
@@ -164,7 +165,7 @@ def _sasl_settings(left: dict[str, Any], protocol: object) -> dict[str, Any]:
 
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
-    """The addresses; an address without a port gets Kafka's usual port."""
+    """Return the addresses; an address without a port gets Kafka's usual port."""
     listed = servers.split(",") if isinstance(servers, str) else servers
     return [each if _PORT.search(each) else f"{each}:9092" for each in map(str.strip, listed)]
 
@@ -177,7 +178,7 @@ def seconds(name: str, milliseconds: object) -> float:
 
 
 def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None) -> dict[str, object]:
-    """The times in ``values`` that differ from the defaults, in the unit in which they were passed."""
+    """Return the times in ``values`` that differ from the defaults, in the unit in which they were passed."""
     return {
         name: values[name]
         for name, default in (defaults or {}).items()

@@ -94,7 +94,12 @@ class FetchAnswers:
 
     async def apply(self, plan: FetchPlan, response: FetchResponse) -> bool:
         """Apply an answer to Fetch. Returns False if it has neither records nor an error for any partition."""
-        total = sum(len(each.records) for topic in response.responses for each in topic.partitions if each.records)
+        total = sum(
+            len(partition.records)
+            for topic in response.responses
+            for partition in topic.partitions
+            if partition.records
+        )
         anything = is_readable = False
         left = TURN_BYTES
         for topic in response.responses:
@@ -128,7 +133,9 @@ class FetchAnswers:
         return anything
 
     def _has_moved(self, planned: PlannedPartition) -> bool:
-        """Whether the partition or its position moved during the request. The records belong to the old position."""
+        """Return whether the partition or its position moved during the request. The records belong to the old
+        position.
+        """
         assigned = planned.assigned
         is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset
         return assigned.node_id != self._node_id or is_outdated
@@ -175,7 +182,9 @@ class FetchAnswers:
         return True
 
     def _is_former_leader(self, assigned: AssignedPartition) -> bool:
-        """Whether metadata knows the asked leader under an older epoch than the epoch of the last fetched record."""
+        """Return whether metadata knows the asked leader under an older epoch than the epoch of the last fetched
+        record.
+        """
         known, read = self._client.view.partition(assigned.partition), assigned.buffer.end_epoch
         partition, now = assigned.partition, self._now()
         if known is None or known.leader_epoch is None or read is None or known.leader_epoch >= read:
@@ -377,7 +386,7 @@ class FetchAnswers:
 
     def leave_follower(self, partitions: Iterable[AssignedPartition]) -> None:
         """Return to the leader for each partition that was fetched from this broker as a preferred follower."""
-        moved = [each for each in partitions if each.preferred == self._node_id]
+        moved = [partition for partition in partitions if partition.preferred == self._node_id]
         for each in moved:
             each.preferred = None
         if moved:
@@ -398,7 +407,7 @@ class FetchAnswers:
 
 
 async def _copied(data: Buffer) -> Buffer:
-    """A copy of the records, made in one turn of the loop for each ``TURN_BYTES``."""
+    """Return a copy of the records, made in one turn of the loop for each ``TURN_BYTES``."""
     if len(data) <= TURN_BYTES:
         return bytes(data)
     copy = memoryview(mapped(len(data)))  # a bytearray would be filled with zeros first

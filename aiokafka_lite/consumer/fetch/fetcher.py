@@ -213,7 +213,7 @@ class BrokerFetcher:
         return await connection.send(request, timeout=self._timeout, at_most=at_most)
 
     def _max_wait(self, plan: FetchPlan) -> float:
-        """How long the broker may wait for data, in seconds.
+        """Return how long the broker may wait for data, in seconds.
 
         While the broker waits, no other request can be sent on this connection. So when partitions are left out because
         their buffers are full, the wait begins short and doubles. A quick reader then does not wait for its next data

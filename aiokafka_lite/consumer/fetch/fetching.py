@@ -139,7 +139,8 @@ class Fetching:
 
 
 def _source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
-    """The broker to fetch a partition from: the preferred follower, else the leader; None if neither is known."""
+    """Return the broker to fetch a partition from: the preferred follower, else the leader; None if neither is
+    known."""
     if assigned.preferred is not None and assigned.preferred in view.nodes:
         return assigned.preferred
     leader = view.leader_of(assigned.partition)
@@ -147,7 +148,7 @@ def _source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
 
 
 def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions of these topics that metadata lists and ``known`` lacks."""
+    """Return the partitions of these topics that metadata lists and ``known`` lacks."""
     known = set(known)
     return [
         partition

@@ -24,21 +24,21 @@ class LookupPlan:
 
 
 def plan_lookups(partitions: Iterable[AssignedPartition], view: ClusterView, now: float) -> LookupPlan:
-    """The partitions that need an offset, and those that need metadata first."""
+    """Return the partitions that need an offset, and those that need metadata first."""
     plan = LookupPlan()
-    for each in partitions:
-        leader = view.leader_of(each.partition)
-        position = each.position
+    for partition in partitions:
+        leader = view.leader_of(partition.partition)
+        position = partition.position
         if leader is None:
-            plan.leaderless.append(each)
+            plan.leaderless.append(partition)
         elif (
             position.state is not PositionState.UNKNOWN
-            or each.failure is not None
+            or partition.failure is not None
             or position.pause_reason is PauseReason.LOCATING
         ):
             continue
-        elif each.retry_at > now:
-            plan.retry_at = each.retry_at if plan.retry_at is None else min(plan.retry_at, each.retry_at)
+        elif partition.retry_at > now:
+            plan.retry_at = partition.retry_at if plan.retry_at is None else min(plan.retry_at, partition.retry_at)
         else:
-            plan.by_node.setdefault(leader.node_id, []).append(each)
+            plan.by_node.setdefault(leader.node_id, []).append(partition)
     return plan

@@ -136,22 +136,23 @@ class FetchPlanner:
         )
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> PlannedPartition | None:
-        """The requested partition that an answer names: by the topic's id, before Fetch v13 by the topic's name."""
+        """Return the requested partition that an answer names: by the topic's id, before Fetch v13 by the topic's
+        name."""
         name = topic if topic_id == ZERO_UUID else self._view.topic_names.get(topic_id, "")
         planned = self._by_topic.get(name, {}).get(partition)
         return None if planned is None or planned.key is None else planned
 
     def asked(self) -> Iterator[tuple[PlannedPartition, FetchTarget]]:
-        """All targets that are fetched now."""
+        """Yield all targets that are fetched now."""
         for key, target in self.session.wanted.items():
             yield self._by_topic[key.topic][key.partition], target
 
     def wanted(self) -> list[AssignedPartition]:
-        """The partitions that are fetched now."""
+        """Return the partitions that are fetched now."""
         return [planned.assigned for planned, _ in self.asked()]
 
     def expired_followers(self, now: float) -> list[AssignedPartition]:
-        """The partitions that were fetched from this broker as a preferred follower for long enough."""
+        """Return the partitions that were fetched from this broker as a preferred follower for long enough."""
         return [each for each in self._following if now >= each.preferred_until]
 
     # Updates of the plan.

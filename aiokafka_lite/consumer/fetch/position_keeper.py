@@ -100,7 +100,10 @@ class PositionKeeper:
             plan = plan_lookups(self._subscription, self._client.view, now)
             for node_id, partitions in plan.by_node.items():
                 # Begun here and not in the task, so that the next plan does not look the same offsets up.
-                lookups = [_Lookup(each, each.position.begin_lookup(), each.position.reset) for each in partitions]
+                lookups = [
+                    _Lookup(partition, partition.position.begin_lookup(), partition.position.reset)
+                    for partition in partitions
+                ]
                 self._spawn(self._look_up, node_id, lookups, name=f"look up offsets at broker {node_id}")
             next_check = _earlier(plan.retry_at, self._check_leaderless(plan.leaderless, now))
             with anyio.CancelScope() as scope:
@@ -140,8 +143,12 @@ class PositionKeeper:
         Without a policy both ends are looked up, for the text of the error; ``by_duration`` needs the end as well, for
         a partition whose records are all older.
         """
-        low = {each.assigned.partition: self._timestamp_of(each.reset) for each in lookups if _needs_low(each.reset)}
-        high = {each.assigned.partition: LATEST for each in lookups if each.reset is not Reset.EARLIEST}
+        low = {
+            lookup.assigned.partition: self._timestamp_of(lookup.reset)
+            for lookup in lookups
+            if _needs_low(lookup.reset)
+        }
+        high = {lookup.assigned.partition: LATEST for lookup in lookups if lookup.reset is not Reset.EARLIEST}
         # Two requests, because ListOffsets names one time for each partition.
         beginnings, low_errors = await self._ask(node_id, low)
         ends, high_errors = await self._ask(node_id, high)
@@ -158,7 +165,7 @@ class PositionKeeper:
                 self._found(assigned, version, ends[partition] if found is None and partition in ends else found)
 
     def _timestamp_of(self, reset: Reset) -> int:
-        """The lookup for the lower end: a time in milliseconds, or EARLIEST."""
+        """Return the lookup for the lower end: a time in milliseconds, or EARLIEST."""
         duration = self._config.reset_duration
         if reset is not Reset.BY_DURATION or duration is None:
             return EARLIEST
@@ -305,7 +312,7 @@ class PositionKeeper:
             return False
         timeout = self._client.config.api_timeout
         logger.warning("no broker has listed topic %r for %g s; reading continues with the other topics", name, timeout)
-        subscription.remove([each for each in subscription.partitions if each.topic == name])
+        subscription.remove([partition for partition in subscription.partitions if partition.topic == name])
         return True
 
     def _fail(self, assigned: AssignedPartition, error: KafkaError) -> None:
@@ -326,7 +333,7 @@ class PositionKeeper:
 
 
 def _lacks(topic: TopicView, assigned: AssignedPartition, since: float, view: ClusterView) -> bool:
-    """Whether metadata confirms that the topic does not have a partition that was never listed."""
+    """Return whether metadata confirms that the topic does not have a partition that was never listed."""
     return not assigned.was_listed and topic.is_usable and is_confirmed(view, since)
 
 
@@ -336,7 +343,7 @@ def place_of_lookups(node_id: int) -> str:
 
 
 def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:
-    """The reason why the position of a partition is not known, for the text of an error."""
+    """Return the reason why the position of a partition is not known, for the text of an error."""
     position = assigned.position
     # While a partition is ASSIGNING, its position is looked up.
     if position.pause_reason and position.pause_reason is not PauseReason.ASSIGNING:

@@ -69,7 +69,7 @@ class FetchSession(Generic[K, V]):
             self._changed[key] = None
 
     def next(self) -> SessionRequest[K, V]:
-        """The request that makes the broker's session equal to ``wanted``."""
+        """Return the request that makes the broker's session equal to ``wanted``."""
         if self.epoch == FULL:
             asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
         else:

@@ -37,7 +37,7 @@ class TruncationCheck:
 
 
 def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]:
-    """The partitions of a fetch that were read under another leader than the present one.
+    """Return the partitions of a fetch that were read under another leader than the present one.
 
     If no record was read yet, for example after a seek, there is nothing to compare with the present leader's log.
     There is no check either if a leader has just named the offset: the check could then repeat without end.
@@ -56,7 +56,8 @@ def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]
 
 
 def by_leader(checks: Iterable[TruncationCheck]) -> dict[int, dict[TopicPartition, TruncationCheck]]:
-    """The checks by the node id of the leader. A follower does not know where epochs end, so it is never asked."""
+    """Return the checks by the node id of the leader. A follower does not know where epochs end, so it is never
+    asked."""
     shares: dict[int, dict[TopicPartition, TruncationCheck]] = {}
     for check in checks:
         shares.setdefault(check.leader[0], {})[check.assigned.partition] = check
@@ -64,7 +65,7 @@ def by_leader(checks: Iterable[TruncationCheck]) -> dict[int, dict[TopicPartitio
 
 
 def epochs_request(checks: Iterable[TruncationCheck]) -> OffsetForLeaderEpochRequest:
-    """The request for the ends, in the leader's log, of the last epochs that were read."""
+    """Return the request for the ends, in the leader's log, of the last epochs that were read."""
     topics: dict[str, OffsetForLeaderEpochRequestTopic] = {}
     for check in checks:
         name, number = check.assigned.partition
@@ -80,5 +81,9 @@ def epochs_request(checks: Iterable[TruncationCheck]) -> OffsetForLeaderEpochReq
 def read_epochs(
     response: OffsetForLeaderEpochResponse,
 ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
-    """The answer by partition."""
-    return {TopicPartition(topic.topic, each.partition): each for topic in response.topics for each in topic.partitions}
+    """Return the answer by partition."""
+    return {
+        TopicPartition(topic.topic, partition.partition): partition
+        for topic in response.topics
+        for partition in topic.partitions
+    }

@@ -112,7 +112,7 @@ class ClaimReader:
         self._after_last = None
 
     def passed(self, marked: int) -> int | None:
-        """The position, if it is above this mark only because of hidden records, such as transaction markers."""
+        """Return the position, if it is above this mark only because of hidden records, such as transaction markers."""
         offset = self.assigned.offset
         return offset if offset is not None and self._after_last == marked < offset else None
 
@@ -121,7 +121,7 @@ class ClaimReader:
         self._subscription.change([self.assigned], lambda each: each.seek(offset), moves=True)
 
     async def next_record(self, deserializing: Deserializing | None) -> Record:
-        """The next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
+        """Return the next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
 
         Raises IllegalStateError in a forked process.
         """

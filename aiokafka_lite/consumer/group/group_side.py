@@ -78,7 +78,7 @@ class GroupSide:
         """Wait until a member has an assignment, and its listener has returned."""
 
     def metadata(self) -> GroupMetadata:
-        """The identity for a transaction."""
+        """Return the identity for a transaction."""
         identity = self.identity
         return GroupMetadata(
             self.config.group_id, identity.generation, identity.member_id, self.config.group_instance_id

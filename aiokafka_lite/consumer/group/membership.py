@@ -83,7 +83,8 @@ class Membership(GroupSide):
         return self.coordinator.member.identity
 
     def metadata(self) -> GroupMetadata:
-        """The identity for a transaction. Without a membership a coordinator would accept any offset (KIP-447)."""
+        """Return the identity for a transaction. Without a membership a coordinator would accept any offset
+        (KIP-447)."""
         if self.identity.generation < 0:
             raise IllegalStateError("the consumer is not a member of its group now; read before you commit")
         return super().metadata()
@@ -157,7 +158,7 @@ class Membership(GroupSide):
         self.begin_offsets(partitions)
         await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))
         # A revocation may have begun while the listener ran. Then the partition stays paused.
-        kept = [each for each in partitions if each.position.pause_reason is PauseReason.ASSIGNING]
+        kept = [partition for partition in partitions if partition.position.pause_reason is PauseReason.ASSIGNING]
         self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
         if self.has_assignment:  # the user may have unsubscribed meanwhile
             self._assigned.set()

@@ -73,7 +73,7 @@ class PollTracker:
     # Reads.
 
     def reading(self, iteration: object = None) -> Self:
-        """A context for one read, by this iteration if any. Raises IllegalStateError if another task reads.
+        """Return a context for one read, by this iteration if any. Raises IllegalStateError if another task reads.
 
         Only one task may read a member at a time. Each read marks the records of the previous read, so a record that
         another task still processes would be lost if that task fails. A task still reads while it waits for records, or
@@ -176,7 +176,7 @@ class PollTracker:
         return [each for each in self._handed if self._marked.get(each, -1) <= self._last(each)]
 
     def _last(self, partition: TopicPartition) -> int:
-        """The offset of the last returned record of this partition."""
+        """Return the offset of the last returned record of this partition."""
         if self._iterated is not None and self._iterated[0].partition == partition:
             return self._iterated[1].last_taken
         return self._handed[partition][1]
@@ -190,7 +190,7 @@ class PollTracker:
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions, which leave the assignment."""
         in_hand = set(self.in_hand)
-        self.lost.update((each, self._last(each)) for each in partitions if each in in_hand)
+        self.lost.update((partition, self._last(partition)) for partition in partitions if partition in in_hand)
         self.forget(partitions)
 
     # Marking.
@@ -239,5 +239,5 @@ class PollTracker:
 
 
 def _lives(task: asyncio.Task[object] | None) -> bool:
-    """Whether the task still runs and is not being cancelled."""
+    """Return whether the task still runs and is not being cancelled."""
     return task is not None and not task.done() and not task.cancelling()

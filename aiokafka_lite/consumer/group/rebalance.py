@@ -78,7 +78,7 @@ class RebalanceHandle:
         self._consumer.resume(partitions)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """The offset of the next record; see ``Consumer.position``."""
+        """Return the offset of the next record; see ``Consumer.position``."""
         return await self._consumer.position(partition, timeout=timeout)
 
     async def seek_to_beginning(
@@ -96,13 +96,13 @@ class RebalanceHandle:
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets; see ``Consumer.committed``."""
+        """Return the committed offsets; see ``Consumer.committed``."""
         return await self._consumer.committed(partitions, timeout=timeout)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after these times; see ``Consumer.offsets_for_times``."""
+        """Return the first offsets at or after these times; see ``Consumer.offsets_for_times``."""
         return await self._consumer.offsets_for_times(timestamps, timeout=timeout)
 
     async def commit(

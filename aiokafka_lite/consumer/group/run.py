@@ -147,7 +147,7 @@ class _Refusals:
         self._position, self._identity = position, identity
 
     def add(self, error: KafkaError) -> bool:
-        """Whether another attempt can help: the membership has changed, or may still change."""
+        """Return whether another attempt can help: the membership has changed, or may still change."""
         self.count += 1
         if isinstance(error, SessionEnded) or self._identity != (self._session.member_id, self._session.generation_id):
             return True

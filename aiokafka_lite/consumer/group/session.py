@@ -74,7 +74,7 @@ class ConsumerGroupSession:
         return self._coordinator.member.generation
 
     def group_metadata(self) -> GroupMetadata:
-        """The member's identity, for ``send_offsets`` of a transaction.
+        """Return the member's identity, for ``send_offsets`` of a transaction.
 
         Raises IllegalStateError after the end of the session, and while the member has lost its membership: another
         member may own the partitions. So call it for each transaction. ``send_offsets`` raises CommitFailed if the
@@ -94,7 +94,8 @@ class ConsumerGroupSession:
         return self._coordinator.member.group_id
 
     def has_outdated(self, error: Exception) -> bool:
-        """Whether this error of a claim means that its transaction is aborted, because the group has rebalanced."""
+        """Return whether this error of a claim means that its transaction is aborted, because the group has
+        rebalanced."""
         if isinstance(error, CommitFailed) and self.gave_metadata:
             refused = error.refused.values()
             return bool(refused) and all(isinstance(each, BrokerError) and each.code in REBALANCED for each in refused)

@@ -47,18 +47,18 @@ class CoordinatorLog:
         self._now_ms = now_ms
 
     def leader_epochs(self, node_id: int) -> dict[int, int]:
-        """The partitions that a node leads, with their leader epochs."""
+        """Return the partitions that a node leads, with their leader epochs."""
         topic = self._metadata.topics.get(self.topic)
         states = () if topic is None else topic.partitions
         return {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
 
     def partition_for(self, name: str) -> int | None:
-        """The partition of a name; None if the topic does not exist yet."""
+        """Return the partition of a name; None if the topic does not exist yet."""
         topic = self._metadata.topics.get(self.topic)
         return None if topic is None else partition_of(name, len(topic.partitions))
 
     def rows(self, index: int) -> Iterator[Row]:
-        """The keys and values of a partition, in order. Keys are never null."""
+        """Yield the keys and values of a partition, in order. Keys are never null."""
         for stored in self._batches(index):
             batch = stored.view()
             if not batch.is_control:
@@ -66,13 +66,13 @@ class CoordinatorLog:
                 yield from ((key, value) for key, value in zip(columns.keys, columns.values) if key is not None)
 
     def end_offset(self, name: str) -> int:
-        """The end offset of the partition of a name; 0 if this node has no replica of the partition."""
+        """Return the end offset of the partition of a name; 0 if this node has no replica of the partition."""
         partition = self._replica_manager.partitions.get(self._key(name))
         return 0 if partition is None else partition.log.end_offset
 
     def is_replicated(self, name: str, end_offset: int) -> bool:
-        """Whether the replicas have all records of the name's partition before ``end_offset``. A new leader may have
-        fewer records: the others are lost, and the replicas need only the records of this leader.
+        """Return whether the replicas have all records of the name's partition before ``end_offset``. A new leader may
+        have fewer records: the others are lost, and the replicas need only the records of this leader.
         """
         partition = self._replica_manager.partitions.get(self._key(name))
         return partition is None or partition.log.high_watermark >= min(end_offset, partition.log.end_offset)

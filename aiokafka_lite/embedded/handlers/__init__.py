@@ -43,12 +43,12 @@ NEWEST = list(KAFKA_RELEASES)[-1]
 
 
 def default_versions() -> dict[int, tuple[int, int]]:
-    """Every API that has a handler, in the versions of the newest Kafka: {API key: (first, last)}."""
+    """Return every API that has a handler, in the versions of the newest Kafka: {API key: (first, last)}."""
     return versions_of(NEWEST)
 
 
 def versions_of(release: str) -> dict[int, tuple[int, int]]:
-    """Every API that has a handler, in the versions of a release of Kafka: {API key: (first, last)}.
+    """Return every API that has a handler, in the versions of a release of Kafka: {API key: (first, last)}.
 
     Raises ConfigurationError for an unknown release.
     """

@@ -149,7 +149,7 @@ def _close_if_unknown(numbers: Iterable[int]) -> None:
 
 
 def _has_value_of_filters(binding: AclBinding) -> bool:
-    """Whether an ACL has ANY or MATCH, which only filters may have."""
+    """Return whether an ACL has ANY or MATCH, which only filters may have."""
     return (
         binding.resource_type is AclResourceType.ANY
         or binding.pattern_type in (AclPatternType.ANY, AclPatternType.MATCH)

@@ -45,7 +45,9 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 @handles(DescribeQuorumRequest, requires=AclOperation.DESCRIBE)
 def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    asked = [
+        (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
     if asked != [(METADATA_TOPIC, 0)]:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeQuorumResponse(
@@ -53,7 +55,7 @@ def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> 
             topics=[
                 DescribeQuorumResponseTopic(
                     topic_name=topic.topic_name,
-                    partitions=[_refused(each.partition_index, unknown) for each in topic.partitions],
+                    partitions=[_refused(partition.partition_index, unknown) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ],
@@ -65,7 +67,9 @@ def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> 
         error_code=ErrorCode.NONE,
         error_message="",
         topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[_quorum(context)])],
-        nodes=[DescribeQuorumNode(node_id=each.node_id, listeners=[_listener(context, each)]) for each in brokers],
+        nodes=[
+            DescribeQuorumNode(node_id=broker.node_id, listeners=[_listener(context, broker)]) for broker in brokers
+        ],
     )
 
 
@@ -90,12 +94,12 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
     controller, now_ms = context.broker.controller, context.broker.now_ms()
     voters = [
         DescribeQuorumReplica(
-            replica_id=each.node_id,
+            replica_id=broker.node_id,
             log_end_offset=controller.decisions,
-            last_fetch_timestamp=now_ms if each.alive else -1,
-            last_caught_up_timestamp=now_ms if each.alive else -1,
+            last_fetch_timestamp=now_ms if broker.alive else -1,
+            last_caught_up_timestamp=now_ms if broker.alive else -1,
         )
-        for each in sorted(controller.brokers.values(), key=lambda each: each.node_id)
+        for broker in sorted(controller.brokers.values(), key=lambda each: each.node_id)
     ]
     return DescribeQuorumPartition(
         partition_index=0,
@@ -112,7 +116,10 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
 def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     typed = context.version >= UpdateFeaturesRequest.VALIDATE_ONLY
-    changes = {each.feature: (each.max_version_level, _type(each, typed)) for each in request.feature_updates}
+    changes = {
+        feature_update.feature: (feature_update.max_version_level, _type(feature_update, typed))
+        for feature_update in request.feature_updates
+    }
     try:
         context.broker.changes.update_features(changes, validate_only=request.validate_only)
     except Refused as refusal:
@@ -147,7 +154,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
         _check_cluster(context, request.cluster_id)
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID or not request.listeners:
             raise Refused(ErrorCode.INVALID_REQUEST, "a voter must have an id, a directory id and a listener")
-        if all(each.name != CONTROLLER_LISTENER for each in request.listeners):
+        if all(listener.name != CONTROLLER_LISTENER for listener in request.listeners):
             text = f"the voter has no address for the listener {CONTROLLER_LISTENER}"
             raise Refused(ErrorCode.INVALID_REQUEST, text)
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, _STATIC.format("adding"))

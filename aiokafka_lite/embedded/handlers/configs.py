@@ -75,7 +75,7 @@ class Change(IntEnum):
 
 @handles(DescribeConfigsRequest)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    unknown = [each.resource_type for each in request.resources if each.resource_type not in DESCRIBABLE]
+    unknown = [resource.resource_type for resource in request.resources if resource.resource_type not in DESCRIBABLE]
     if unknown:  # then all resources are refused
         message = f"resources of type {unknown[0]} have no settings"
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
@@ -112,7 +112,7 @@ def _describe(
 
 
 def _loggers(context: RequestContext, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    """The level of each logger of this broker. Raises Refused."""
+    """Return the level of each logger of this broker. Raises Refused."""
     _check_this_broker(context, resource.resource_name)
     return [
         DescribeConfigsResourceResult(
@@ -137,7 +137,7 @@ def _check_this_broker(context: RequestContext, name: str) -> None:
 
 
 def _settings(context: RequestContext, resource_type: int, name: str) -> Sequence[tuple[str, ConfigKey, list[Synonym]]]:
-    """The settings of a resource, each with all its values. Raises Refused."""
+    """Return the settings of a resource, each with all its values. Raises Refused."""
     controller = context.broker.controller
     this_broker = controller.settings.layers(str(context.broker.node_id))
     if resource_type == TOPIC:
@@ -158,7 +158,7 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
         dynamic, source = controller.settings.dynamic(""), ConfigSource.DYNAMIC_DEFAULT_BROKER
         return [(each, broker_key(each), [Synonym(each, dynamic[each], source)]) for each in sorted(dynamic)]
     layers = controller.settings.layers(name)
-    names = sorted({*BROKER_KEYS, *(each for _, values in layers for each in values)})
+    names = sorted({*BROKER_KEYS, *(value for _, values in layers for value in values)})
     return [(each, broker_key(each), broker_synonyms(each, layers)) for each in names]
 
 
@@ -169,9 +169,9 @@ def _setting(
     described = []
     if request.include_synonyms and context.version >= DescribeConfigsRequest.SYNONYMS:
         described = [
-            DescribeConfigsSynonym(name=each.name, value=_shown(key, each.value), source=each.source)
-            for each in synonyms
-            if each.source is not ConfigSource.DEFAULT or has_default(each.name) or each.name in GROUP_KEYS
+            DescribeConfigsSynonym(name=synonym.name, value=_shown(key, synonym.value), source=synonym.source)
+            for synonym in synonyms
+            if synonym.source is not ConfigSource.DEFAULT or has_default(synonym.name) or synonym.name in GROUP_KEYS
         ]
     wants_documentation = request.include_documentation and context.version >= DescribeConfigsRequest.DOCUMENTATION
     return DescribeConfigsResourceResult(
@@ -203,10 +203,10 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
         )
         try:
             _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
-            nulls = [each.name for each in resource.configs if each.value is None]
+            nulls = [config.name for config in resource.configs if config.value is None]
             if nulls:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(nulls)} must have a value")
-            values = {each.name: each.value for each in resource.configs if each.value is not None}
+            values = {config.name: config.value for config in resource.configs if config.value is not None}
             _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
         except Refused as refusal:
             answer.error_code, answer.error_message = refusal.code, str(refusal)
@@ -255,7 +255,7 @@ def _change_loggers(
     _check_distinct(_names(resource.configs))
     _allow(context, BROKER_LOGGER, resource.resource_name, AclOperation.ALTER_CONFIGS)
     _check_this_broker(context, resource.resource_name)
-    changes = [(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
     context.broker.loggers.change(changes, validate_only=validate_only)
 
 
@@ -276,7 +276,7 @@ def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str,
 
 
 def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfigsRequestConfig]) -> list[str]:
-    return [each.name for each in settings]
+    return [setting.name for setting in settings]
 
 
 def _check_names(context: RequestContext, resource_type: int, resource_name: str, names: Sequence[str]) -> None:
@@ -317,7 +317,7 @@ def _change(
 
 
 def _changed_list(present: str, value: str, change: Change) -> str:
-    """A list with the elements of ``value`` appended or subtracted."""
+    """Return a list with the elements of ``value`` appended or subtracted."""
     old = [part for part in present.split(",") if part]
     parts = [part.strip() for part in value.split(",")]
     if change is Change.APPEND:

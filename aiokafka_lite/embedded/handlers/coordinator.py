@@ -49,7 +49,7 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 
 
 def _refusal(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator | None:
-    """The answer to a request that is wrong or not allowed."""
+    """Return the answer to a request that is wrong or not allowed."""
     if key_type == GROUP and not context.allows_group(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
@@ -85,7 +85,7 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
 
 
 def _is_share_partition(key: str) -> bool:
-    """Whether a key has the form ``group:topic id:partition``. The group may have colons, too."""
+    """Return whether a key has the form ``group:topic id:partition``. The group may have colons, too."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     number = key.rpartition(":")[2]
     try:

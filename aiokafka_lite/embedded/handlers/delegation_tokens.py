@@ -62,7 +62,7 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
         tokens.require_enabled()
         if any(renewer.principal_type != USER for renewer in request.renewers):
             raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE, "a renewer must be a user")
-        renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
+        renewers = tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers)
         token = tokens.create(owner, requester, renewers, request.max_lifetime_ms, context.broker.now_ms())
         context.broker.controller.metadata_changed()
     except Refused as refusal:
@@ -94,7 +94,7 @@ def describe_tokens(
     response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
     owners = None
     if request.owners is not None:
-        owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     try:
         _require_login(context)
         context.broker.tokens.require_enabled()
@@ -111,7 +111,7 @@ def describe_tokens(
 def _changed(
     context: RequestContext, change: Callable[[bytes, str, int, int], int], hmac: bytes, period_ms: int
 ) -> tuple[ErrorCode, int]:
-    """The error of a change of a token, and the token's expiry, in milliseconds since the epoch."""
+    """Return the error of a change of a token, and the token's expiry, in milliseconds since the epoch."""
     try:
         _require_login(context)
         expiry = change(hmac, context.principal, period_ms, context.broker.now_ms())
@@ -130,7 +130,7 @@ def _require_login(context: RequestContext) -> None:
 
 
 def _no_expiry(refusal: Refused) -> int:
-    """The expiry in an error: Kafka's brokers answer -1, and its controller 0."""
+    """Return the expiry in an error: Kafka's brokers answer -1, and its controller 0."""
     return NEVER if refusal.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
 
 
@@ -154,8 +154,8 @@ def _described(token: DelegationToken, *, shows_requester: bool) -> DescribedDel
         token_id=token.token_id,
         hmac=token.hmac,
         renewers=[
-            DescribedDelegationTokenRenewer(principal_type=_type(each), principal_name=_name(each))
-            for each in token.renewers
+            DescribedDelegationTokenRenewer(principal_type=_type(renewer), principal_name=_name(renewer))
+            for renewer in token.renewers
         ],
     )
 

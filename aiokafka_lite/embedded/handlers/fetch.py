@@ -93,7 +93,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
 
 
 def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> tuple[PartitionKey, ErrorCode]:
-    """A requested partition by the name of its topic, and its error: NONE if it can be fetched."""
+    """Return a requested partition by the name of its topic, and its error: NONE if it can be fetched."""
     is_follower = replica_id >= 0
     name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= FetchRequest.TOPIC_IDS)
     key = (name, slot.index)
@@ -112,12 +112,12 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
 
 
 def _is_copied(context: RequestContext, state: PartitionState, replica_id: int) -> bool:
-    """Whether another broker has a replica of the partition."""
+    """Return whether another broker has a replica of the partition."""
     return replica_id in state.replicas and replica_id != context.broker.node_id
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:
-    """The id of the broker that fetches as a follower; negative for a consumer."""
+    """Return the id of the broker that fetches as a follower; negative for a consumer."""
     in_state = context.version >= FetchRequest.REPLICA_STATE
     return request.replica_state.replica_id if in_state else request.replica_id
 
@@ -172,7 +172,7 @@ def _hint(
         return
     partition.current_leader = FetchResponseLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
     leader = context.broker.metadata.brokers.get(state.leader)
-    if leader is not None and all(each.node_id != leader.node_id for each in response.node_endpoints):
+    if leader is not None and all(node_endpoint.node_id != leader.node_id for node_endpoint in response.node_endpoints):
         response.node_endpoints.append(
             FetchResponseNodeEndpoint(
                 node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack

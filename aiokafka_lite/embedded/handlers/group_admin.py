@@ -113,7 +113,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
-    """The text of GROUP_ID_NOT_FOUND, for a missing group or a group of another type."""
+    """Return the text of GROUP_ID_NOT_FOUND, for a missing group or a group of another type."""
     broker = context.broker
     is_missing = broker.groups.group(group_id) is None and broker.share_groups.find(group_id) is None
     return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."

@@ -116,7 +116,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         request.member_id,
         request.group_instance_id,
         request.generation_id,
-        {each.member_id: each.assignment for each in request.assignments},
+        {assignment.member_id: assignment.assignment for assignment in request.assignments},
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
     )

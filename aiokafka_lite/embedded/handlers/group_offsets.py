@@ -92,7 +92,7 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
 def _commit_response(
     request: OffsetCommitRequest, results: Mapping[tuple[str, bytes, int], ErrorCode]
 ) -> OffsetCommitResponse:
-    """The response with these results, by name and id of the topic and number of the partition."""
+    """Return the response with these results, by name and id of the topic and number of the partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -131,7 +131,7 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> Error
 
 
 def is_too_large(metadata: str | None) -> bool:
-    """Whether the metadata of an offset is too large. Kafka counts UTF-16 code units, as Java does."""
+    """Return whether the metadata of an offset is too large. Kafka counts UTF-16 code units, as Java does."""
     return len((metadata or "").encode("utf-16-le")) // 2 > MAX_METADATA
 
 
@@ -159,7 +159,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """The response to a request before v8, which names one group."""
+    """Return the response to a request before v8, which names one group."""
     error = _check_fetch(context, request.group_id)
     if error is not ErrorCode.NONE and context.version >= OffsetFetchRequest.TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
@@ -206,7 +206,7 @@ def _check_fetch(context: RequestContext, group_id: str) -> ErrorCode:
 
 
 def _pending(context: RequestContext, group_id: str, *, stable: bool) -> Pending:
-    """The partitions with offsets of open transactions, for a client that waits for their end (KIP-447)."""
+    """Return the partitions with offsets of open transactions, for a client that waits for their end (KIP-447)."""
     return context.broker.groups.transactional.pending(group_id) if stable else ()
 
 
@@ -219,7 +219,7 @@ def _look_up(
 
 
 def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedOffset]) -> list[tuple[str, list[int]]]:
-    """The partitions of each topic that the client may describe.
+    """Return the partitions of each topic that the client may describe.
 
     As in Kafka, a partition whose first offset is still pending is missing, also for a client that waits for pending
     offsets.
@@ -311,7 +311,9 @@ _AFTER_VERSION = 2
 
 
 def _check_deletion(context: RequestContext, topic: str, partition: int, busy: Collection[str]) -> ErrorCode:
-    """The error of deleting the offset of a partition; NONE if it can be deleted. Members read the ``busy`` topics."""
+    """Return the error of deleting the offset of a partition; NONE if it can be deleted. Members read the ``busy``
+    topics.
+    """
     if not context.allows_topic(AclOperation.READ, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.metadata.partition_state((topic, partition)) is None:
@@ -320,7 +322,7 @@ def _check_deletion(context: RequestContext, topic: str, partition: int, busy: C
 
 
 def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
-    """The topics that members subscribe to; None if their topics are unknown.
+    """Return the topics that members subscribe to; None if their topics are unknown.
 
     As in Kafka, only the fields of version 0 are read, because some clients claim v1 and write only these. If the
     fields cannot be read, every topic in ``asked`` counts.

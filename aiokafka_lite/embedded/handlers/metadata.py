@@ -74,15 +74,15 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 
 
 def _operations(context: RequestContext, request: MetadataRequest | DescribeClusterRequest) -> int:
-    """The operations that the client may do on the cluster; none if it may not describe it."""
+    """Return the operations that the client may do on the cluster; none if it may not describe it."""
     if not request.include_cluster_authorized_operations:
         return UNKNOWN_OPERATIONS
     return context.allowed_operations(CLUSTER) if context.allows(AclOperation.DESCRIBE) else 0
 
 
 def _has_ids(request: MetadataRequest) -> bool:
-    """Whether a topic is named by its id. The fields exist since v10, and brokers accept them since v12."""
-    return any(each.name is None or each.topic_id != ZERO_UUID for each in request.topics or ())
+    """Return whether a topic is named by its id. The fields exist since v10, and brokers accept them since v12."""
+    return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ())
 
 
 def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
@@ -94,18 +94,18 @@ def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
 
 def _named(context: RequestContext, request: MetadataRequest) -> Iterable[MetadataResponseTopic]:
     allowed = request.allow_auto_topic_creation and context.broker.settings.enabled("auto.create.topics.enable")
-    by_id = {each.topic_id: each for each in request.topics or () if each.topic_id != ZERO_UUID}
+    by_id = {topic.topic_id: topic for topic in request.topics or () if topic.topic_id != ZERO_UUID}
     for wanted in by_id.values():
         yield _by_id(context, wanted)
     # If one topic is named by id, Kafka ignores all names.
-    names = {} if by_id else {each.name or "": None for each in request.topics or ()}
+    names = {} if by_id else {topic.name or "": None for topic in request.topics or ()}
     missing = _missing(context, names) if allowed else {}
     for name in names:
         yield _by_name(context, name, may_create=missing.get(name))
 
 
 def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
-    """The unknown topics that the client may describe, and for each, whether it may be created.
+    """Return the unknown topics that the client may describe, and for each, whether it may be created.
 
     If the request would create too many partitions, only the topics that may not be created are returned. In Kafka, the
     controller applies this limit.
@@ -180,7 +180,7 @@ def _describe(metadata: MetadataView, topic: Topic) -> MetadataResponseTopic:
 
 
 def _partition(metadata: MetadataView, index: int, state: PartitionState) -> MetadataResponsePartition:
-    offline = [each for each in state.replicas if not metadata.is_alive(each)]
+    offline = [replica for replica in state.replicas if not metadata.is_alive(replica)]
     error = ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
     return MetadataResponsePartition(
         error_code=error,

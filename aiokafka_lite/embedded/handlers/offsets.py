@@ -116,13 +116,13 @@ def _list_one(
 
 
 def _starts(partition: Partition, timestamp: int) -> list[int]:
-    """The start offsets of segments, as v0 returns them."""
+    """Return the start offsets of segments, as v0 returns them."""
     log = partition.log
     if timestamp == EARLIEST:
         return [log.start_offset]
     latest = timestamp == LATEST
-    segments = [each for each in log.segments if latest or -1 < each.max_timestamp <= timestamp]
-    starts = {max(each.base_offset, log.start_offset) for each in segments}
+    segments = [segment for segment in log.segments if latest or -1 < segment.max_timestamp <= timestamp]
+    starts = {max(segment.base_offset, log.start_offset) for segment in segments}
     return sorted({*starts, log.high_watermark} if latest else starts, reverse=True)
 
 

@@ -90,7 +90,7 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
 
 
 def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
-    """The batch of each partition that the client may write. Empty if no batch may take long to check.
+    """Return the batch of each partition that the client may write. Empty if no batch may take long to check.
 
     If a request names a partition several times, only the last batch is in the result.
     """
@@ -219,8 +219,10 @@ def _partition(
         log_start_offset=outcome.log_start_offset,
         error_message=outcome.message,
         record_errors=[
-            ProduceResponseRecordError(batch_index=each.batch_index, batch_index_error_message=each.message)
-            for each in outcome.record_errors
+            ProduceResponseRecordError(
+                batch_index=record_error.batch_index, batch_index_error_message=record_error.message
+            )
+            for record_error in outcome.record_errors
         ],
     )
     if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= ProduceRequest.LEADER_HINTS:
@@ -237,7 +239,7 @@ def _hint(
         return
     partition.current_leader = ProduceResponseLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
     leader = context.broker.metadata.brokers.get(state.leader)
-    if leader is not None and all(each.node_id != leader.node_id for each in response.node_endpoints):
+    if leader is not None and all(node_endpoint.node_id != leader.node_id for node_endpoint in response.node_endpoints):
         response.node_endpoints.append(
             ProduceResponseNodeEndpoint(
                 node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack

@@ -41,7 +41,7 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
 
 
 def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
-    """The error if access is denied. A client that may write to any topic may have a producer id."""
+    """Return the error if access is denied. A client that may write to any topic may have a producer id."""
     if request.transactional_id is not None:
         if context.allows_transaction(AclOperation.WRITE, request.transactional_id):
             return ErrorCode.NONE

@@ -42,7 +42,9 @@ def describe_client_quotas(
 ) -> DescribeClientQuotasResponse:
     if not context.allows(AclOperation.DESCRIBE_CONFIGS):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wrong = [each.entity_type for each in request.components if each.entity_type not in (USER, CLIENT_ID, IP)]
+    wrong = [
+        component.entity_type for component in request.components if component.entity_type not in (USER, CLIENT_ID, IP)
+    ]
     if problem := _problem_of_filter(request.components):
         return _refused(ErrorCode.INVALID_REQUEST, problem)
     if wrong:
@@ -59,14 +61,16 @@ def describe_client_quotas(
 
 
 def _problem_of_filter(components: Sequence[DescribeClientQuotasComponent]) -> str | None:
-    kinds = [each.entity_type for each in components]
+    kinds = [component.entity_type for component in components]
     if "" in kinds or len(set(kinds)) != len(kinds):
         return f"each component must have another entity type, got {kinds}"
     if IP in kinds and len(kinds) > 1:
         return f"the entity type ip must be alone, got {kinds}"
-    for each in components:
-        if each.match_type not in (EXACT, DEFAULT, ANY) or (each.match is None) == (each.match_type == EXACT):
-            return f"match type {each.match_type} is not valid with the name {each.match!r}"
+    for component in components:
+        if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
+            component.match_type == EXACT
+        ):
+            return f"match type {component.match_type} is not valid with the name {component.match!r}"
     return None
 
 
@@ -88,7 +92,7 @@ def _as_listed(keys: Collection[str]) -> list[str]:
 
 
 def _java_hash(text: str) -> int:
-    """The hash of a string in a Java HashMap."""
+    """Return the hash of a string in a Java HashMap."""
     code = 0
     for character in text:
         code = (31 * code + ord(character)) & 0xFFFFFFFF
@@ -134,7 +138,7 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
 
 
 def _entity_of(entry: AlterClientQuotasRequestEntry) -> Entity:
-    """The entity; as in Kafka, the last name of each type counts."""
+    """Return the entity; as in Kafka, the last name of each type counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
@@ -163,7 +167,7 @@ def _wrong_change(entry: AlterClientQuotasRequestEntry) -> str | None:
 
 
 def _is_address(name: str) -> bool:
-    """Whether the name is an IP address. Kafka also accepts every host name that it can resolve."""
+    """Return whether the name is an IP address. Kafka also accepts every host name that it can resolve."""
     try:
         ip_address(name)
     except ValueError:

@@ -170,7 +170,7 @@ def _failed_acknowledge(error: ErrorCode) -> ShareAcknowledgeResponse:
 
 
 def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> ShareSession:
-    """The share session of a request. Raises SessionRefused."""
+    """Return the share session of a request. Raises SessionRefused."""
     sessions = context.broker.share_sessions
     if epoch == INITIAL_EPOCH:
         return sessions.open(key, context.client.connection_id)
@@ -180,7 +180,7 @@ def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> Share
 def _wrong_request(
     request: ShareFetchRequest, batches: Mapping[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]
 ) -> ErrorCode:
-    """The error of the request as a whole; NONE if it is accepted."""
+    """Return the error of the request as a whole; NONE if it is accepted."""
     limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
     begins_with_acknowledgements = request.share_session_epoch == INITIAL_EPOCH and any(batches.values())
     if begins_with_acknowledgements or (request.is_renew_ack and any(limits)):
@@ -237,7 +237,7 @@ def _acknowledge(
 
 
 def _are_valid(batches: Sequence[ShareAcknowledgementBatch], *, with_renewals: bool) -> bool:
-    """Whether the batches are in order, and each has known types: one, or one for each offset."""
+    """Return whether the batches are in order, and each has known types: one, or one for each offset."""
     last = -1
     known = {each for each in AcknowledgeType if with_renewals or each is not AcknowledgeType.RENEW}
     for batch in batches:
@@ -291,7 +291,7 @@ def _hint(
         return
     partition.current_leader = ShareLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
     leader = metadata.brokers.get(state.leader)
-    if leader is not None and all(each.node_id != leader.node_id for each in endpoints):
+    if leader is not None and all(endpoint.node_id != leader.node_id for endpoint in endpoints):
         endpoints.append(
             ShareNodeEndpoint(node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack)
         )

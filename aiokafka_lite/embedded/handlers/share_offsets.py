@@ -82,7 +82,7 @@ def _require_partitions(
 def _merged(
     topics: Iterable[DescribeShareGroupOffsetsRequestTopic],
 ) -> list[DescribeShareGroupOffsetsRequestTopic]:
-    """Each topic, and each of its partitions, once."""
+    """Return each topic, and each of its partitions, once."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
@@ -93,7 +93,7 @@ def _merged(
 
 
 def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[DescribeShareGroupOffsetsRequestTopic]:
-    """All topics of a group, with their partitions."""
+    """Return all topics of a group, with their partitions."""
     partitions = () if group is None else sorted(group.states)
     named = ((context.broker.metadata.topic_name(topic_id), index) for topic_id, index in partitions)
     topics = by_topic((name, index) for name, index in named if name is not None)
@@ -148,17 +148,17 @@ def alter_share_group_offsets(
         topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         results = []
-        for each in wanted.partitions:
+        for partition in wanted.partitions:
             error, message = ErrorCode.NONE, None
             if not is_allowed:
                 error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
-            elif context.broker.metadata.partition_state((wanted.topic_name, each.partition_index)) is None:
+            elif context.broker.metadata.partition_state((wanted.topic_name, partition.partition_index)) is None:
                 error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
             else:
-                groups.set_start_offset(request.group_id, (topic_id, each.partition_index), each.start_offset)
+                groups.set_start_offset(request.group_id, (topic_id, partition.partition_index), partition.start_offset)
             results.append(
                 AlterShareGroupOffsetsResponsePartition(
-                    partition_index=each.partition_index, error_code=error, error_message=message
+                    partition_index=partition.partition_index, error_code=error, error_message=message
                 )
             )
         answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, topic_id=topic_id, partitions=[])
@@ -168,7 +168,7 @@ def alter_share_group_offsets(
 
 
 def _require_idle(context: RequestContext, group_id: str, operation: AclOperation) -> ShareGroup | None:
-    """The group, None if there is none. Raises GroupRefusal unless its offsets may be changed here."""
+    """Return the group, None if there is none. Raises GroupRefusal unless its offsets may be changed here."""
     if not context.allows_group(operation, group_id):
         raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     if not group_id:
@@ -192,7 +192,7 @@ def delete_share_group_offsets(
     except GroupRefusal as refusal:
         response.error_code, response.error_message = refusal.error, refusal.text
         return response
-    for name in dict.fromkeys(each.topic_name for each in request.topics):
+    for name in dict.fromkeys(topic.topic_name for topic in request.topics):
         error, message = ErrorCode.NONE, None
         topic = context.broker.metadata.topics.get(name)
         if not context.allows_topic(AclOperation.READ, name):

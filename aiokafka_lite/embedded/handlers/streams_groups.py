@@ -129,7 +129,9 @@ def _check_permissions(context: RequestContext, request: StreamsGroupHeartbeatRe
 
 
 def _all_topics(topology: StreamsTopology) -> set[str]:
-    return required_topics(topology).union(*(each.repartition_sink_topics for each in topology.subtopologies))
+    return required_topics(topology).union(
+        *(subtopology.repartition_sink_topics for subtopology in topology.subtopologies)
+    )
 
 
 def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
@@ -138,14 +140,14 @@ def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
     subtopologies = [] if topology is None else topology.subtopologies
     joins = epoch == JOIN
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    some_tasks = any(each is not None for each in tasks)
+    some_tasks = any(task is not None for task in tasks)
     refusals = {
         "Static membership is not yet supported.": request.instance_id is not None,
         "TaskOffsets are not supported yet.": request.task_offsets is not None,
         "TaskEndOffsets are not supported yet.": request.task_end_offsets is not None,
         "WarmupTasks are not supported yet.": bool(request.warmup_tasks),
         "Regular expressions for source topics are not supported yet.": any(
-            each.source_topic_regex for each in subtopologies
+            subtopology.source_topic_regex for subtopology in subtopologies
         ),
         "MemberId can't be empty.": not request.member_id.strip(),
         "GroupId can't be empty.": not request.group_id.strip(),
@@ -168,7 +170,7 @@ def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
 
 def _check_changelogs(subtopologies: Iterable[StreamsSubtopology]) -> None:
     """Raise GroupRefusal for a changelog with a number of partitions: its subtopology decides it."""
-    for changelog in (info for each in subtopologies for info in each.state_changelog_topics):
+    for changelog in (info for subtopology in subtopologies for info in subtopology.state_changelog_topics):
         if changelog.partitions != 0:
             raise GroupRefusal(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -194,7 +196,7 @@ def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -
         owned,
         request.process_id,
         None if endpoint is None else (endpoint.host, endpoint.port),
-        None if tags is None else {each.key: each.value for each in tags},
+        None if tags is None else {tag.key: tag.value for tag in tags},
         request.shutdown_application,
     )
 
@@ -233,7 +235,7 @@ def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) ->
             info.name,
             partitions,
             info.replication_factor or -1,
-            configs={each.key: each.value for each in info.topic_configs},
+            configs={topic_config.key: topic_config.value for topic_config in info.topic_configs},
         )
     except Refused as refusal:
         if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -274,25 +276,25 @@ def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
     def sized(topics: Iterable[StreamsTopicInfo]) -> list[StreamsTopicInfo]:
         return [
             StreamsTopicInfo(
-                name=each.name,
-                partitions=partitions.get(each.name, each.partitions),
-                replication_factor=each.replication_factor,
-                topic_configs=each.topic_configs,
+                name=topic.name,
+                partitions=partitions.get(topic.name, topic.partitions),
+                replication_factor=topic.replication_factor,
+                topic_configs=topic.topic_configs,
             )
-            for each in topics
+            for topic in topics
         ]
 
     return StreamsGroupDescribeTopology(
         epoch=group.topology.epoch,
         subtopologies=[
             StreamsGroupDescribeSubtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=sorted(each.source_topics),
-                repartition_sink_topics=sorted(each.repartition_sink_topics),
-                state_changelog_topics=sized(each.state_changelog_topics),
-                repartition_source_topics=sized(each.repartition_source_topics),
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=sorted(subtopology.source_topics),
+                repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
+                state_changelog_topics=sized(subtopology.state_changelog_topics),
+                repartition_source_topics=sized(subtopology.repartition_source_topics),
             )
-            for each in sorted(group.topology.subtopologies, key=lambda each: each.subtopology_id)
+            for subtopology in sorted(group.topology.subtopologies, key=lambda each: each.subtopology_id)
         ],
     )
 

@@ -47,7 +47,7 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: Iterable[str], cursor: TopicPartitionCursor, room: int
 ) -> DescribeTopicPartitionsResponse:
-    """The first partitions of these topics, from the cursor on: at most ``room`` of them."""
+    """Return the first partitions of these topics, from the cursor on: at most ``room`` of them."""
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
@@ -102,5 +102,5 @@ def _partition(context: RequestContext, index: int, state: PartitionState) -> De
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=[] if state.last_leader == NO_LEADER else [state.last_leader],
-        offline_replicas=[each for each in state.replicas if not metadata.is_alive(each)],
+        offline_replicas=[replica for replica in state.replicas if not metadata.is_alive(replica)],
     )

@@ -72,8 +72,8 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
 
     Kafka's controller writes one record for each topic, each setting and each partition.
     """
-    asked = check_new_partitions(context, (len(each.assignments) or each.num_partitions for each in topics))
-    if asked + sum(1 + len(each.configs) for each in topics) <= MAX_NEW_PARTITIONS:
+    asked = check_new_partitions(context, (len(topic.assignments) or topic.num_partitions for topic in topics))
+    if asked + sum(1 + len(topic.configs) for topic in topics) <= MAX_NEW_PARTITIONS:
         return
     records = 0
     for wanted in topics:
@@ -87,8 +87,8 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
 
 
 def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int:
-    """The sum of these numbers of partitions; -1 is the broker's default. Raises Refused if a request may not have so
-    many.
+    """Return the sum of these numbers of partitions; -1 is the broker's default. Raises Refused if a request may not
+    have so many.
     """
     default = context.broker.settings.number("num.partitions")
     asked = sum(default if number == -1 else max(number, 0) for number in numbers)
@@ -123,14 +123,14 @@ def _allow(context: RequestContext, operation: AclOperation, name: str, *, by_cl
 
 
 def _create(context: RequestContext, wanted: CreatableTopic, beside: Collection[str], *, validate_only: bool) -> Topic:
-    assignments = [(each.partition_index, each.broker_ids) for each in wanted.assignments] or None
-    nulls = [each.name for each in wanted.configs if each.value is None]
+    assignments = [(assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments] or None
+    nulls = [config.name for config in wanted.configs if config.value is None]
     return context.broker.controller.create_topic(
         wanted.name,
         wanted.num_partitions,
         wanted.replication_factor,
         assignments=assignments,
-        configs={each.name: each.value for each in wanted.configs} | dict.fromkeys(nulls),
+        configs={config.name: config.value for config in wanted.configs} | dict.fromkeys(nulls),
         validate_only=validate_only,
         beside=beside,
     )
@@ -182,7 +182,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
 
 
 def _named_by_both(context: RequestContext, wanted: Iterable[DeleteTopicState]) -> dict[bytes, str]:
-    """The topics that a request names by name and by id: names by id."""
+    """Return the topics that a request names by name and by id: names by id."""
     named = {each.name for each in wanted}
     names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
     return {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
@@ -249,12 +249,12 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
 
 
 def _new_partitions(context: RequestContext, wanted: CreatePartitionsTopic) -> int:
-    """The number of partitions to add to a topic. Raises Refused."""
+    """Return the number of partitions to add to a topic. Raises Refused."""
     _allow(context, AclOperation.ALTER, wanted.name, by_cluster=False)
     return max(0, wanted.count - len(context.broker.controller.require(wanted.name).partitions))
 
 
 def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
-    assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
+    assignments = None if wanted.assignments is None else [assignment.broker_ids for assignment in wanted.assignments]
     context.broker.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
     _count(context, 0 if validate_only else new)

@@ -51,7 +51,9 @@ from ..settings.topic_patterns import InvalidPattern, topic_pattern
 
 
 def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
-    """The error for the client: without ``says_fenced``, its version of the request does not know PRODUCER_FENCED."""
+    """Return the error for the client: without ``says_fenced``, its version of the request does not know
+    PRODUCER_FENCED.
+    """
     is_unknown = error is ErrorCode.PRODUCER_FENCED and not says_fenced
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
 
@@ -63,7 +65,7 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
         if not context.allows(AclOperation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return AddPartitionsToTxnResponse(
-            results_by_transaction=[await _add_for_broker(context, each) for each in request.transactions]
+            results_by_transaction=[await _add_for_broker(context, transaction) for transaction in request.transactions]
         )
     transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
     errors = _check_topics(context, topics, for_client=True)
@@ -101,7 +103,7 @@ async def _add_for_broker(
 def _check_topics(
     context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, for_client: bool
 ) -> dict[PartitionKey, ErrorCode]:
-    """The error of each partition. A broker that asks for a client has authorized the client."""
+    """Return the error of each partition. A broker that asks for a client has authorized the client."""
     errors: dict[PartitionKey, ErrorCode] = {}
     for topic in topics:
         for index in topic.partitions:
@@ -220,7 +222,7 @@ async def _write(context: RequestContext, wanted: WritableTxnMarker, results: di
 @handles(DescribeTransactionsRequest)
 def describe(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_described(context, each) for each in request.transactional_ids]
+        transaction_states=[_described(context, transactional_id) for transactional_id in request.transactional_ids]
     )
 
 

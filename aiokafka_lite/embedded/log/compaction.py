@@ -17,7 +17,9 @@ from .log import MAX_DECOMPRESSED_SIZE, Log, StoredBatch
 
 
 def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bool:
-    """Whether to compact: enough of the log is new since its last compaction, or a new record is too old to wait."""
+    """Return whether to compact: enough of the log is new since its last compaction, or a new record is too old to
+    wait.
+    """
     segments = log.segments[: _cleanable(log, stable_offset, now_ms, config.min_compaction_lag_ms)]
     dirty = [segment for segment in segments if segment.batches[-1].last_offset >= log.compacted_up_to]
     size = sum(segment.size for segment in dirty)
@@ -29,7 +31,8 @@ def is_due(log: Log, stable_offset: int, now_ms: int, config: TopicConfig) -> bo
 
 
 def _cleanable(log: Log, stable_offset: int, now_ms: int, min_lag_ms: int) -> int:
-    """The number of segments to compact: closed, below the stable offset, no record younger than ``min_lag_ms``."""
+    """Return the number of segments to compact: closed, below the stable offset, no record younger than
+    ``min_lag_ms``."""
     count = 0
     while (
         count < len(log.segments) - 1
@@ -67,7 +70,7 @@ def compact(
 
 
 def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
-    """The offset of each key's last record."""
+    """Return the offset of each key's last record."""
     return {
         record.key: record.offset
         for batch in batches
@@ -78,7 +81,9 @@ def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
 
 
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:
-    """The batch without outdated records: the same batch if it has none, None if all of its records are outdated."""
+    """Return the batch without outdated records: the same batch if it has none, None if all of its records are
+    outdated.
+    """
     view = batch.view()
     if view.is_control:
         return batch

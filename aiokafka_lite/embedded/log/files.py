@@ -88,7 +88,7 @@ class OpenFiles:
             forks.detach_file(descriptor)
 
     def get(self, path: Path) -> int:
-        """The descriptor, to append and to read. The file is created if it does not exist. Raises OSError."""
+        """Return the descriptor, to append and to read. The file is created if it does not exist. Raises OSError."""
         self._check_process()
         descriptor = self._open.get(path)
         if descriptor is None:

@@ -65,11 +65,11 @@ class StoredBatch:
         return self.last_offset + 1
 
     def view(self) -> RecordBatch:
-        """The parsed header of these bytes."""
+        """Return the parsed header of these bytes."""
         return split_batches(self.data)[0]
 
     def scan(self) -> Iterator[RecordSpan]:
-        """The records, without their values and headers."""
+        """Return the records, without their values and headers."""
         view = self.view()
         return scan(view, view.body(MAX_DECOMPRESSED_SIZE))
 
@@ -121,7 +121,7 @@ class Segment:
         self.batches.append(batch)
 
     def index_of(self, offset: int) -> int:
-        """The index of the first batch that ends at or after ``offset``."""
+        """Return the index of the first batch that ends at or after ``offset``."""
         index = bisect_right(self.bases, offset) - 1
         if index >= 0 and self.batches[index].last_offset >= offset:
             return index
@@ -146,11 +146,11 @@ class Segments:
     """Makes the segments of a log: here in memory, and in ``log_files`` on disk."""
 
     def create(self, base_offset: int) -> Segment:
-        """An empty segment at the end of the log."""
+        """Return an empty segment at the end of the log."""
         return Segment(base_offset)
 
     def create_compacted(self, base_offset: int) -> Segment:
-        """An empty segment for the records that a compaction keeps."""
+        """Return an empty segment for the records that a compaction keeps."""
         return Segment(base_offset)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
@@ -351,7 +351,8 @@ class Log:
         return max(0, bisect_right(self.segments, offset, key=_base_of) - 1)
 
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool = False) -> bytes:
-        """The bytes from the batch with ``offset`` on, of batches that end before ``end``; at most ``max_bytes``.
+        """Return the bytes from the batch with ``offset`` on, of batches that end before ``end``; at most
+        ``max_bytes``.
 
         As with Kafka's file slices, the limit cuts a batch anywhere. It does not cut the first batch, which is left out
         or, with ``at_least_one``, returned whole. Raises OffsetOutOfRange.
@@ -377,7 +378,7 @@ class Log:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        """The batches in order, from the first batch that ends at or after ``offset``."""
+        """Yield the batches in order, from the first batch that ends at or after ``offset``."""
         first = self._segment_index(offset)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
@@ -388,7 +389,7 @@ class Log:
                 yield batches[index]
 
     def bytes_between(self, offset: int, end: int) -> int:
-        """The size of the batches from ``offset`` up to ``end``, without reading them."""
+        """Return the size of the batches from ``offset`` up to ``end``, without reading them."""
         if offset >= end:
             return 0
         total = 0
@@ -402,12 +403,12 @@ class Log:
         return total
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``; -1 if unknown."""
+        """Return the leader epoch of the record at ``offset``; -1 if unknown."""
         index = bisect_right(self.epochs, offset, key=_start_of) - 1
         return self.epochs[index][0] if index >= 0 else -1
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch here that is not above ``epoch``, and the offset of its end (KIP-101, KIP-279)."""
+        """Return the largest epoch here that is not above ``epoch``, and the offset of its end (KIP-101, KIP-279)."""
         if epoch == -1 or not self.epochs:
             return EpochEnd(-1, -1)
         if epoch == self.last_epoch:
@@ -421,7 +422,7 @@ class Log:
         return EpochEnd(self.epochs[index - 1][0], self.epochs[index][1])
 
     def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record with a timestamp >= ``timestamp`` (milliseconds); None if there is none."""
+        """Return the first record with a timestamp >= ``timestamp`` (milliseconds); None if there is none."""
         for segment in self.segments:
             if segment.max_timestamp < timestamp:
                 continue
@@ -435,7 +436,7 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the highest timestamp (KIP-734); None without records.
+        """Return the first record with the highest timestamp (KIP-734); None without records.
 
         Records without a timestamp have -1. As in Kafka, it may be a deleted record whose segment is still there.
         """

@@ -98,7 +98,7 @@ class ProducerStateEntry:
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """The sequence ``count`` records later. It wraps from 2147483647 to 0."""
+    """Return the sequence ``count`` records later. It wraps from 2147483647 to 0."""
     return (sequence + count) & LAST_SEQUENCE
 
 
@@ -115,7 +115,7 @@ class ProducerStates:
     def check(
         self, batch: RecordBatch, verification: Verification | None, *, from_client: bool
     ) -> BatchMetadata | None:
-        """The earlier batch that this one repeats; None if it is new. Raises SequenceRejected, in Kafka's order.
+        """Return the earlier batch that this one repeats; None if it is new. Raises SequenceRejected, in Kafka's order.
 
         The batches of a coordinator, which are not ``from_client``, have no sequences.
         """
@@ -136,7 +136,8 @@ class ProducerStates:
         return None
 
     def find_duplicate(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> BatchMetadata | None:
-        """The earlier batch that this one repeats; None if it is new. Raises SequenceRejected for an old epoch."""
+        """Return the earlier batch that this one repeats; None if it is new. Raises SequenceRejected for an old
+        epoch."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
@@ -301,7 +302,7 @@ class ProducerStates:
             del self._verifications[marker.producer_id]
 
     def _entry(self, producer_id: int, epoch: int) -> ProducerStateEntry:
-        """The entry of a producer. A new epoch has no batches yet."""
+        """Return the entry of a producer. A new epoch has no batches yet."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             coordinator_epoch = -1 if entry is None else entry.coordinator_epoch
@@ -327,13 +328,13 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 def marker_row(marker: Marker) -> tuple[bytes, bytes]:
-    """The key and the value of a marker."""
+    """Return the key and the value of a marker."""
     kind = COMMIT_TYPE if marker.committed else 0
     return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
 
 
 def read_marker(batch: RecordBatch) -> Marker | None:
-    """The marker in a control batch; None if it is another kind of control batch."""
+    """Return the marker in a control batch; None if it is another kind of control batch."""
     columns = batch.columns()
     key, value = columns.keys[0], columns.values[0]
     if key is None or value is None or len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:

@@ -48,7 +48,7 @@ class TransactionIndex:
             self.aborted.append(AbortedTransaction(producer_id, first, offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The end of the records whose transactions have all ended."""
+        """Return the end of the records whose transactions have all ended."""
         if not self.open and not self._unreplicated:
             return high_watermark
         # As in Kafka, a transaction counts as open until the replicas have its marker.
@@ -57,12 +57,12 @@ class TransactionIndex:
         return min((high_watermark, *firsts, *islice(self.open.values(), 1)))
 
     def aborted_between(self, offset: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records from ``offset`` up to ``end``."""
+        """Return the aborted transactions that have records from ``offset`` up to ``end``."""
         first = bisect_left(self.aborted, offset, key=_last_offset)
         return [each for each in self.aborted[first:] if each.first_offset < end]
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Whether the records of a batch belong to an aborted transaction."""
+        """Return whether the records of a batch belong to an aborted transaction."""
         if not self.aborted or not batch.is_transactional or batch.is_control:
             return False
         first = bisect_left(self.aborted, batch.base_offset, key=_last_offset)

@@ -71,7 +71,7 @@ class RecordsRejected(Exception):
 
 
 def is_framed(records: Buffer | None) -> bool:
-    """Whether the bytes begin like a batch, complete or truncated. If not, Kafka rejects the whole request."""
+    """Return whether the bytes begin like a batch, complete or truncated. If not, Kafka rejects the whole request."""
     if records is None or len(records) < LOG_OVERHEAD:
         return True
     if not SMALLEST_LENGTH <= int.from_bytes(records[8:12], "big", signed=True) <= LARGEST_LENGTH:
@@ -80,7 +80,7 @@ def is_framed(records: Buffer | None) -> bool:
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Whether the first batch is complete and belongs to a transaction."""
+    """Return whether the first batch is complete and belongs to a transaction."""
     if records is None or len(records) <= ATTRIBUTES_AT or records[MAGIC_AT] != MAGIC_V2:
         return False
     is_whole = int.from_bytes(records[8:12], "big") + LOG_OVERHEAD <= len(records)
@@ -88,14 +88,18 @@ def is_transactional(records: Buffer | None) -> bool:
 
 
 def may_take_long(records: Buffer | None) -> bool:
-    """Whether the checks may take more than one step: there may be many records, or many bytes after decompression."""
+    """Return whether the checks may take more than one step: there may be many records, or many bytes after
+    decompression.
+    """
     if records is None or len(records) <= ATTRIBUTES_AT:
         return False
     return len(records) > RECORDS_A_STEP * SMALLEST_RECORD or bool(records[ATTRIBUTES_AT] & CODEC)
 
 
 def parse_produced(records: Buffer | None, version: int) -> RecordBatch:
-    """The v2 batch that a produce request has for a partition. Raises RecordsRejected unless there is exactly one."""
+    """Return the v2 batch that a produce request has for a partition. Raises RecordsRejected unless there is exactly
+    one.
+    """
     try:
         batches = [] if records is None else split_batches(records)
     except KafkaError as error:
@@ -129,7 +133,7 @@ def _check_codec(number: int, version: int) -> None:
 
 
 def _code_for_header(records: Buffer | None) -> ErrorCode:
-    """The error for a malformed header: a batch that is too short is corrupt, anything else is invalid."""
+    """Return the error for a malformed header: a batch that is too short is corrupt, anything else is invalid."""
     too_short = records is None or int.from_bytes(records[8:12], "big", signed=True) < HEADER_SIZE - LOG_OVERHEAD
     return ErrorCode.CORRUPT_MESSAGE if too_short else ErrorCode.INVALID_RECORD
 
@@ -194,7 +198,7 @@ class Validation:
         return 0 if self._stored is None or self._stored is self._records else len(self._stored)
 
     def result(self) -> Buffer:
-        """The records to store, compressed as the topic demands, after all steps. Raises RecordsRejected."""
+        """Return the records to store, compressed as the topic demands, after all steps. Raises RecordsRejected."""
         while self.step():
             pass
         if self._refusal is not None:
@@ -206,7 +210,7 @@ class Validation:
 def _validate(
     batch: RecordBatch, records: Buffer, config: TopicConfig, now_ms: int, *, from_client: bool
 ) -> Generator[bool | None, None, Buffer]:
-    """The steps of a validation. True means that the next step is long."""
+    """Yield the steps of a validation. True means that the next step is long."""
     _check_size(batch, config)
     compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:

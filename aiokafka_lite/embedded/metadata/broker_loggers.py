@@ -35,7 +35,7 @@ class BrokerLoggers:
     """
 
     def levels(self) -> dict[str, str]:
-        """The level in force of each logger."""
+        """Return the level in force of each logger."""
         names = [
             name
             for name, logger in list(logging.root.manager.loggerDict.items())  # another thread may add a logger

@@ -221,7 +221,7 @@ class Controller:
         """
         if name in self.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-        _check_name(name, (each for each in self.topics if each not in beside))
+        _check_name(name, (topic for topic in self.topics if topic not in beside))
         own = checked_configs(configs or {})
         if assignments is not None:
             if partitions != -1 or replication_factor != -1:
@@ -342,14 +342,14 @@ class Controller:
             self.store(replace(topic, partitions=topic.partitions + states))
 
     def require(self, name: str) -> Topic:
-        """The topic. Raises Refused if it does not exist."""
+        """Return the topic. Raises Refused if it does not exist."""
         topic = self.topics.get(name)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
         return topic
 
     def state_of(self, key: PartitionKey) -> PartitionState:
-        """The state of a partition. Raises Refused if it does not exist."""
+        """Return the state of a partition. Raises Refused if it does not exist."""
         topic = self.require(key[0])
         if not 0 <= key[1] < len(topic.partitions):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {key[0]!r} has no partition {key[1]}")
@@ -409,7 +409,8 @@ class Controller:
 
 
 def _new_partitions(assignments: Iterable[Sequence[int]], alive: Sequence[int]) -> tuple[PartitionState, ...]:
-    """The first state of partitions with these replicas: the live ones are in sync, and the first of them leads."""
+    """Return the first state of partitions with these replicas: the live ones are in sync, and the first of them
+    leads."""
     states = []
     for replicas in assignments:
         live = tuple(node for node in replicas if node in alive)
@@ -421,7 +422,7 @@ _COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 
 def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """A topic's own settings. Raises Refused for an unknown setting, and for a wrong or missing value."""
+    """Return a topic's own settings. Raises Refused for an unknown setting, and for a wrong or missing value."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{', '.join(nulls)} must have a value")

@@ -83,7 +83,7 @@ class Features:
 
     @classmethod
     def of_release(cls, release: str) -> Features:
-        """The features of a new cluster of a release of Kafka. Releases before KRaft have none."""
+        """Return the features of a new cluster of a release of Kafka. Releases before KRaft have none."""
         return cls(_BY_RELEASE.get(release, {}))
 
     @property
@@ -91,7 +91,7 @@ class Features:
         return {name: level for name, level in self._levels.items() if level > 0}
 
     def level(self, name: str) -> int:
-        """The finalized level of a feature; 0 if it is not finalized."""
+        """Return the finalized level of a feature; 0 if it is not finalized."""
         return self._levels.get(name, 0)
 
     def check_change(self, name: str, level: int, upgrade_type: int) -> None:

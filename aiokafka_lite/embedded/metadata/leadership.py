@@ -161,7 +161,7 @@ class PartitionLeadership:
         self._controller.set_partition(key, state)
 
     def _is_complete(self, key: PartitionKey) -> bool:
-        """Whether the partition is being reassigned, and all its new replicas are in sync."""
+        """Return whether the partition is being reassigned, and all its new replicas are in sync."""
         topic = self._controller.topics.get(key[0])
         state = None if topic is None or key[1] >= len(topic.partitions) else topic.partitions[key[1]]
         return state is not None and bool(state.adding) and set(state.adding) <= set(state.isr)

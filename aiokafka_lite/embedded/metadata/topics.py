@@ -44,7 +44,7 @@ class PartitionState:
     last_leader: int = NO_LEADER
 
     def may_lead(self, node_id: int) -> bool:
-        """Whether a replica has all committed records."""
+        """Return whether a replica has all committed records."""
         return node_id in (self.isr or self.elr)
 
     @property
@@ -53,7 +53,7 @@ class PartitionState:
         return set(self.isr) == set(self.replicas) and not self.adding and not self.removing
 
     def elected(self, leader: int) -> PartitionState:
-        """The state after an election of ``leader``; -1 if there is no candidate.
+        """Return the state after an election of ``leader``; -1 if there is no candidate.
 
         A leader that was not in sync is the only member of the in-sync set.
         """
@@ -66,7 +66,7 @@ class PartitionState:
         )
 
     def after(self, before: PartitionState, min_isr: int) -> PartitionState:
-        """This state with the eligible leader replicas that follow from the state before.
+        """Return this state with the eligible leader replicas that follow from the state before.
 
         The high watermark does not move while fewer than ``min_isr`` replicas are in sync, so replicas that leave the
         set then have all committed records. With ``min_isr`` replicas in sync, the others may lack some.

@@ -22,7 +22,7 @@ class MetadataView:
         return self._names.get(topic_id)
 
     def partition_state(self, key: PartitionKey) -> PartitionState | None:
-        """The state of a partition; None if this broker does not know the partition."""
+        """Return the state of a partition; None if this broker does not know the partition."""
         topic = self.topics.get(key[0])
         if topic is None or not 0 <= key[1] < len(topic.partitions):
             return None

@@ -36,7 +36,8 @@ class AvroSchema:
 
 
 def _define(schema: Any, namespace: str, names: Names) -> Any:
-    """The schema with full names in place of short ones. Named types are added to ``names``. Raises ValueError."""
+    """Return the schema with full names in place of short ones. Named types are added to ``names``. Raises
+    ValueError."""
     if isinstance(schema, str):
         return schema if schema in _PRIMITIVES else _known(schema, namespace, names)
     if isinstance(schema, list):
@@ -153,7 +154,7 @@ def _short(name: str) -> str:
 
 
 def incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
-    """The reasons why ``reader`` cannot read data of ``writer``; empty if they are compatible."""
+    """Return the reasons why ``reader`` cannot read data of ``writer``; empty if they are compatible."""
     return list(_Comparison(reader.names, writer.names).compare(reader.root, writer.root, ""))
 
 
@@ -166,7 +167,7 @@ class _Comparison:
         self._begun: set[tuple[str, str]] = set()
 
     def compare(self, read: Any, written: Any, path: str) -> Iterable[str]:
-        """The incompatibilities at this place. ``path`` names the place in the text of a message."""
+        """Return the incompatibilities at this place. ``path`` names the place in the text of a message."""
         # Any type of the written union may occur, so the reader must read all of them. One type of the reader's union
         # is enough to read a written type.
         if isinstance(written, list):
@@ -226,7 +227,7 @@ def _is_primitive(schema: Any) -> bool:
 
 
 def _is_promotion(read: Any, written: Any) -> bool:
-    """Whether both types are primitive, and ``written`` can be read as ``read``."""
+    """Return whether both types are primitive, and ``written`` can be read as ``read``."""
     both = _is_primitive(read) and _is_primitive(written)
     return both and (read == written or read in _READABLE_AS.get(written, ()))
 

@@ -48,7 +48,7 @@ class _Content(NamedTuple):
     references: list[dict[str, Any]]
 
     def guid(self) -> str:
-        """The GUID. Schemas that differ only in the layout of their JSON have the same GUID."""
+        """Return the GUID. Schemas that differ only in the layout of their JSON have the same GUID."""
         text = self.text if self.kind == "PROTOBUF" else json.loads(self.text)
         if self.kind == "AVRO":
             text = _short_form(text)
@@ -107,7 +107,7 @@ class _Subject:
 
     @property
     def active(self) -> list[_Version]:
-        return [each for each in self.versions if not each.is_deleted]
+        return [version for version in self.versions if not version.is_deleted]
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class RegistryState:
         ]
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """The answer to one request. Raises _Refused."""
+        """Return the answer to one request. Raises _Refused."""
         for method, pattern, route in self._routes:
             found = pattern.fullmatch(request.path)
             if found is not None and method == request.method:
@@ -294,7 +294,7 @@ class RegistryState:
             if subject.active:
                 raise _Refused(HTTPStatus.NOT_FOUND, 40405, f"Subject '{name}' was not deleted first")
             del self._subjects[name]
-            return [each.number for each in subject.versions]
+            return [version.number for version in subject.versions]
         deleted = self._existing(name).active
         for each in deleted:
             each.is_deleted = True
@@ -303,7 +303,9 @@ class RegistryState:
     def _delete_version(self, request: HttpRequest, name: str, number: str) -> object:
         subject = self._existing(name)
         if request.query.get("permanent") == "true":
-            found = next((each for each in subject.versions if str(each.number) == number and each.is_deleted), None)
+            found = next(
+                (version for version in subject.versions if str(version.number) == number and version.is_deleted), None
+            )
             if found is None:
                 raise _Refused(HTTPStatus.NOT_FOUND, 40407, f"Version {number} was not deleted first")
             subject.versions.remove(found)
@@ -346,7 +348,7 @@ class RegistryState:
         return found.described()
 
     def _posted(self, request: HttpRequest) -> _Content:
-        """The schema in the body of a request, checked."""
+        """Return the schema in the body of a request, checked."""
         try:
             body = json.loads(request.body)
             text, kind = body["schema"], body.get("schemaType") or "AVRO"
@@ -365,7 +367,7 @@ class RegistryState:
         return content
 
     def _used(self, reference: dict[str, Any]) -> _Stored:
-        """The schema that a reference names. Raises ValueError if its subject does not exist."""
+        """Return the schema that a reference names. Raises ValueError if its subject does not exist."""
         subject = self._subjects.get(reference["subject"])
         if subject is None or not subject.active:
             raise ValueError(f"no schema reference found for subject {reference['subject']!r}")
@@ -396,7 +398,7 @@ class RegistryState:
         return stored
 
     def _with_guid(self, guid: str) -> _Stored | None:
-        return next((each for each in self._schemas.values() if each.guid == guid), None)
+        return next((schema for schema in self._schemas.values() if schema.guid == guid), None)
 
     def _same(self, subject: _Subject, content: _Content) -> _Version | None:
         guid = content.guid()
@@ -425,15 +427,15 @@ class RegistryState:
         return answer
 
     def _incompatible(self, subject: _Subject, content: _Content, level: str) -> list[str]:
-        """The reasons why a schema is incompatible with the versions of a subject."""
+        """Return the reasons why a schema is incompatible with the versions of a subject."""
         if level == "NONE" or not subject.active:
             return []
         versions = subject.active if level.endswith("_TRANSITIVE") else subject.active[-1:]
         found: list[str] = []
-        for each in versions:
-            earlier = each.schema.content
+        for version in versions:
+            earlier = version.schema.content
             if earlier.kind != content.kind:
-                found.append(f"version {each.number} has the type {earlier.kind}")
+                found.append(f"version {version.number} has the type {earlier.kind}")
             elif content.kind == "AVRO":
                 new = AvroSchema(content.text, self._texts_used_by(content))
                 old = AvroSchema(earlier.text, self._texts_used_by(earlier))

@@ -105,7 +105,8 @@ class FetchSession:
     def to_send(
         self, fetched: Sequence[tuple[SessionPartition, FetchedPartition]]
     ) -> Iterator[tuple[SessionPartition, FetchedPartition]]:
-        """The partitions of a response: all partitions or, in an incremental session, the partitions with changes.
+        """Yield the partitions of a response: all partitions or, in an incremental session, the partitions with
+        changes.
 
         A partition with records moves to the end, so that the others get their turn when a response is full.
         """
@@ -137,7 +138,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, version: int) -> FetchSession:
-        """The session of a request. Its ``error`` is the error of the whole request."""
+        """Return the session of a request. Its ``error`` is the error of the whole request."""
         if version < FetchRequest.SESSIONS or request.session_epoch == FINAL_EPOCH:
             self.end(request.session_id)
             return self._begin(request, 0)

@@ -101,7 +101,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         return not pending and self.force_complete()
 
     def _check(self, key: PartitionKey, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether a partition is done, so that the request does not wait for it; and the partition's error."""
+        """Return whether a partition is done, so that the request does not wait for it; and the partition's error."""
         partition = self.manager.partitions.get(key)
         if partition is None:
             return True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -314,7 +314,9 @@ class ReplicaManager:
     def when_replicated(
         self, timeout: float, statuses: dict[PartitionKey, ProduceStatus]
     ) -> asyncio.Future[dict[PartitionKey, PartitionResponse]]:
-        """A future with the result of ``until_replicated``. It completes even if the writing request is cancelled."""
+        """Return a future with the result of ``until_replicated``. It completes even if the writing request is
+        cancelled.
+        """
         return self.produce_purgatory.watch(DelayedProduce(timeout, statuses, self), statuses)
 
     def append_to_local_log(
@@ -405,7 +407,7 @@ class ReplicaManager:
         return response
 
     def require(self, key: PartitionKey) -> Partition:
-        """The replica on this node. Raises NotLeader if there is none, or if its log is offline."""
+        """Return the replica on this node. Raises NotLeader if there is none, or if its log is offline."""
         partition = self.partitions.get(key)
         if partition is None:
             raise NotLeader(
@@ -521,10 +523,10 @@ class ReplicaManager:
         return partition.is_leader or (parameters.from_any_replica and partition.state.leader >= 0)
 
     def end_for(self, partition: Partition, parameters: FetchParameters) -> int:
-        """The end of the records that the reader may see."""
+        """Return the end of the records that the reader may see."""
         return partition.last_stable_offset if parameters.read_committed else partition.log.high_watermark
 
 
 def delayed_produce_required(required_acks: int, statuses: Mapping[PartitionKey, ProduceStatus]) -> bool:
-    """Whether to wait for replicas: acks=all, and at least one partition appended its batch."""
+    """Return whether to wait for replicas: acks=all, and at least one partition appended its batch."""
     return required_acks == ALL_ACKS and any(status.response.error is ErrorCode.NONE for status in statuses.values())

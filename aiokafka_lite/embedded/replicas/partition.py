@@ -316,7 +316,7 @@ class Partition:
                 logger.error("%r failed to write its high watermark: %s", self, error)
 
     def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
-        """The aborted transactions of a read of ``size`` bytes from ``offset`` on."""
+        """Return the aborted transactions of a read of ``size`` bytes from ``offset`` on."""
         transactions = self.producers.transactions
         if not transactions.aborted:
             return []
@@ -376,7 +376,7 @@ class Partition:
         return self.log.advance_high_watermark(end)
 
     def may_join_isr(self, node_id: int) -> bool:
-        """Whether a follower has caught up with the high watermark and with the start of this epoch."""
+        """Return whether a follower has caught up with the high watermark and with the start of this epoch."""
         follower = self.followers.get(node_id)
         if follower is None or node_id in self.state.isr:
             return False
@@ -394,7 +394,7 @@ class Partition:
         return bool(self._behind())
 
     def _behind(self) -> list[tuple[int, Follower]]:
-        """The in-sync followers whose logs are shorter than this log."""
+        """Return the in-sync followers whose logs are shorter than this log."""
         end = self.log.end_offset
         known = [(node, self.followers.get(node)) for node in self.state.isr]
         return [(node, follower) for node, follower in known if follower is not None and follower.end_offset < end]
@@ -402,13 +402,13 @@ class Partition:
     # Epochs.
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The end of ``epoch`` here. The epoch of the present leader ends at the end of its log."""
+        """Return the end of ``epoch`` here. The epoch of the present leader ends at the end of its log."""
         if self.is_leader and epoch == self.state.leader_epoch:
             return EpochEnd(epoch, self.log.end_offset)
         return self.log.end_of_epoch(epoch)
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-        """The point at which the reader's log diverges from this log (KIP-595); None if they do not diverge.
+        """Return the point at which the reader's log diverges from this log (KIP-595); None if they do not diverge.
 
         The offset is -1 if the point is unknown.
         """

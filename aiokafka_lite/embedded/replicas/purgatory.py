@@ -40,7 +40,7 @@ class DelayedOperation(Generic[T]):
         raise NotImplementedError
 
     def result(self) -> T:
-        """The response. Called once, at completion."""
+        """Return the response. Called once, at completion."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
@@ -104,7 +104,7 @@ class DelayedOperationPurgatory:
         return completed
 
     async def wait(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> T:
-        """The result of the operation, now or later. If the wait is cancelled, the operation is removed."""
+        """Return the result of the operation, now or later. If the wait is cancelled, the operation is removed."""
         if operation.completed or operation.try_complete():
             return operation.result()
         operation.waiter = asyncio.get_running_loop().create_future()
@@ -117,7 +117,7 @@ class DelayedOperationPurgatory:
             self.remove(operation)
 
     def watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> asyncio.Future[T]:
-        """A future with the operation's result, for work that no request waits for."""
+        """Return a future with the operation's result, for work that no request waits for."""
         operation.waiter = waiter = asyncio.get_running_loop().create_future()
         self.try_complete_else_watch(operation, keys)
         return waiter

@@ -29,13 +29,13 @@ class AcceptedToken(NamedTuple):
 
 
 def unsecured_token(subject: str, *, issued_at: float, lifetime: float = 3600.0) -> str:
-    """An unsecured token for a principal, valid for ``lifetime`` seconds from ``issued_at`` on."""
+    """Return an unsecured token for a principal, valid for ``lifetime`` seconds from ``issued_at`` on."""
     claims = {"sub": subject, "iat": issued_at, "exp": issued_at + lifetime}
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
 
 
 def unsecured_claims(token: str) -> Mapping[str, object]:
-    """The claims of an unsecured token. Raises TokenRefused if it is malformed, or signed."""
+    """Return the claims of an unsecured token. Raises TokenRefused if it is malformed, or signed."""
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:
         raise TokenRefused("the token does not consist of a header, claims and an empty signature")

@@ -55,7 +55,7 @@ class Acls:
 
     @classmethod
     def of_settings(cls, settings: BrokerSettings) -> Acls | None:
-        """No ACLs yet, with the super users of a cluster's settings; None if the settings name no authorizer."""
+        """Return no ACLs yet, with the super users of a cluster's settings; None if the settings name no authorizer."""
         if not settings.value("authorizer.class.name"):
             return None
         users = settings.value("super.users").split(";")
@@ -70,7 +70,7 @@ class Acls:
         self._decisions.clear()
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
-        """The ACLs that a filter matches."""
+        """Return the ACLs that a filter matches."""
         return [binding for bindings in self._by_type.values() for binding in bindings if wanted.matches(binding)]
 
     def delete(self, bindings: Iterable[AclBinding]) -> None:
@@ -89,7 +89,7 @@ class Acls:
             self.create(AclBinding(AclResourceType(kind), name, principal, *values))
 
     def allows(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-        """Whether a principal at an IP address may do an operation on a resource."""
+        """Return whether a principal at an IP address may do an operation on a resource."""
         key = (principal, host, operation, kind, name)
         decision = self._decisions.get(key)
         if decision is None:
@@ -113,7 +113,7 @@ class Acls:
         return _ALLOW in permissions and _DENY not in permissions
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType) -> bool:
-        """Whether the principal may do the operation on at least one resource of a type.
+        """Return whether the principal may do the operation on at least one resource of a type.
 
         The resource need not exist.
         """
@@ -149,7 +149,7 @@ def _is_wildcard(binding: AclBinding) -> bool:
 
 
 def _is_denied(allowed: AclBinding, denied: Collection[AclBinding]) -> bool:
-    """Whether the ACLs that deny cover everything that one ACL allows."""
+    """Return whether the ACLs that deny cover everything that one ACL allows."""
     if allowed.pattern_type is AclPatternType.LITERAL:
         return any(covers(binding, allowed.resource_name) for binding in denied)
     return any(

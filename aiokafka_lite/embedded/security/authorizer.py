@@ -73,7 +73,7 @@ class Authorizer:
         return self.acls is None or self.acls.allows(principal, host, operation, *resource)
 
     def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResourceType) -> bool:
-        """Whether the operation is allowed on at least one resource of a type."""
+        """Return whether the operation is allowed on at least one resource of a type."""
         return self.acls is None or self.acls.allows_any(principal, host, operation, kind)
 
     def deny(self, operation: AclOperation, resource: Resource) -> None:

@@ -47,7 +47,8 @@ class CertificateAuthority:
         return f"<CertificateAuthority {self.cafile}>"
 
     def issue(self, common_name: str, hosts: Sequence[str] = ()) -> str:
-        """The path of a PEM file with a new certificate and its key. ``hosts`` are host names and IP addresses."""
+        """Return the path of a PEM file with a new certificate and its key. ``hosts`` are host names and IP
+        addresses."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -60,7 +61,7 @@ class CertificateAuthority:
         builder = builder.add_extension(_usage(signs=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
-            names = x509.SubjectAlternativeName([_host(each) for each in dict.fromkeys(hosts)])
+            names = x509.SubjectAlternativeName([_host(fromkey) for fromkey in dict.fromkeys(hosts)])
             builder = builder.add_extension(names, critical=False)
         file = f"{len(list(self._directory.iterdir()))}"
         return self._write(file, self._sign(builder), key)
@@ -113,7 +114,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """The purposes of a key: to sign certificates, or for a handshake."""
+    """Return the purposes of a key: to sign certificates, or for a handshake."""
     from cryptography import x509
 
     return x509.KeyUsage(
@@ -145,13 +146,13 @@ _KEYWORDS = {
 
 
 def subject_of(connection: ssl.SSLObject | None) -> str | None:
-    """The subject of the client's certificate in the form of RFC 2253, the last part first; None without one."""
+    """Return the subject of the client's certificate in the form of RFC 2253, the last part first; None without one."""
     certificate: dict[str, Any] | None = None if connection is None else connection.getpeercert()
     return distinguished_name(certificate["subject"]) if certificate else None
 
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
-    """A subject, as Python's ssl module returns it, in the form of RFC 2253."""
+    """Return a subject, as Python's ssl module returns it, in the form of RFC 2253."""
     return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(subject))
 
 

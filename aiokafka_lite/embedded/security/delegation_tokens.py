@@ -35,7 +35,7 @@ class DelegationToken:
     latest_expiry: int
 
     def is_of(self, principal: str) -> bool:
-        """Whether the principal owns the token or may renew it."""
+        """Return whether the principal owns the token or may renew it."""
         return principal == self.owner or principal in self.renewers
 
 
@@ -61,13 +61,13 @@ class DelegationTokens:
         return self._settings.value("delegation.token.secret.key").encode()
 
     def find(self, token_id: str) -> DelegationToken | None:
-        """The token with this id; None if there is none."""
+        """Return the token with this id; None if there is none."""
         if not self._secret:  # without a key, everyone could compute the HMAC
             return None
         return next((token for token in self._by_hmac.values() if token.token_id == token_id), None)
 
     def credential(self, token: DelegationToken, mechanism: str) -> ScramCredential:
-        """The credential that a login with the token is checked against. It is derived once."""
+        """Return the credential that a login with the token is checked against. It is derived once."""
         key = (token.hmac, mechanism)
         if key not in self._credentials:
             password = base64.b64encode(token.hmac).decode()
@@ -117,7 +117,7 @@ class DelegationTokens:
         return hmac.digest(self._secret, token_id.encode(), "sha512")
 
     def saved(self) -> list[dict[str, Any]]:
-        """The tokens without their HMACs: as in Kafka, only the key makes them."""
+        """Return the tokens without their HMACs: as in Kafka, only the key makes them."""
         tokens = [asdict(token) for token in self]
         for token in tokens:
             del token["hmac"]

@@ -38,7 +38,9 @@ class _Rule(NamedTuple):
 
 
 def _group(match: re.Match[str], digits: str) -> str:
-    """The text for ``$12``: the group 12, or else the group 1 and a 2. Without such a group it stays, as in Kafka."""
+    """Return the text for ``$12``: the group 12, or else the group 1 and a 2. Without such a group it stays, as in
+    Kafka.
+    """
     groups = len(match.groups())
     for end in range(len(digits), 0, -1):
         if int(digits[:end]) <= groups:
@@ -70,7 +72,7 @@ class PrincipalMapping:
         return f"<PrincipalMapping {self._text}>"
 
     def name(self, subject: str) -> str:
-        """The name of the principal for a subject in the form of RFC 2253. Raises NoMatchingRule."""
+        """Return the name of the principal for a subject in the form of RFC 2253. Raises NoMatchingRule."""
         for rule in self._rules:
             name = rule.name(subject)
             if name is not None:

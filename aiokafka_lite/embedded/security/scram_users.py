@@ -31,7 +31,7 @@ class ScramCredential:
 
     @classmethod
     def of(cls, mechanism: str, iterations: int, salt: bytes, salted_password: bytes) -> Self:
-        """The credential for a password that the client has salted: PBKDF2 of the mechanism's hash."""
+        """Return the credential for a password that the client has salted: PBKDF2 of the mechanism's hash."""
         hash_name = HASHES[mechanism]
         client_key = hmac.digest(salted_password, b"Client Key", hash_name)
         return cls(
@@ -43,7 +43,7 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, *, iterations: int = DEFAULT_ITERATIONS) -> Self:
-        """The credential for a password, with a random salt. Takes about a millisecond."""
+        """Return the credential for a password, with a random salt. Takes about a millisecond."""
         salt = secrets.token_bytes(_SALT_BYTES)
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
         return cls.of(mechanism, iterations, salt, salted)
@@ -114,11 +114,11 @@ class ScramUsers:
             self._change(user, mechanism, None if values is None else ScramCredential.restored(values))
 
     def get(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user for a mechanism; None if there is none."""
+        """Return the credential of a user for a mechanism; None if there is none."""
         return self._users.get(user, {}).get(mechanism)
 
     def describe(self) -> dict[str, dict[str, int]]:
-        """The number of iterations by user and mechanism: ``{"alice": {"SCRAM-SHA-256": 4096}}``."""
+        """Return the number of iterations by user and mechanism: ``{"alice": {"SCRAM-SHA-256": 4096}}``."""
         return {
             user: {mechanism: credential.iterations for mechanism, credential in credentials.items()}
             for user, credentials in self._users.items()

@@ -115,7 +115,7 @@ class Security:
             self.server_context()
 
     def server_context(self, client_auth: str = "") -> ssl.SSLContext:
-        """The TLS context of a broker with the given certificates. The files are read again by each call.
+        """Return the TLS context of a broker with the given certificates. The files are read again by each call.
 
         ``client_auth`` is the setting of one listener. Raises ConfigurationError.
         """
@@ -161,7 +161,7 @@ class ClusterSecurity:
         self.protocols: tuple[str, ...] = tuple(config.protocols)
         self.scram_users: ScramUsers = ScramUsers()
         self.tokens: DelegationTokens = DelegationTokens(settings, random)
-        of_listeners = {each: settings.of_listener(each) for each in self.protocols}
+        of_listeners = {protocol: settings.of_listener(protocol) for protocol in self.protocols}
         self._mappings = {each: PrincipalMapping(own.value(MAPPING_RULES)) for each, own in of_listeners.items()}
         self._client_auth = {
             each: own.own_value("ssl.client.auth") or config.client_auth for each, own in of_listeners.items()
@@ -169,7 +169,7 @@ class ClusterSecurity:
         self._users = dict(config.users)
         self._wall_clock = wall_clock
         mechanisms = tuple(config.mechanisms or ())
-        scram = [each for each in mechanisms if each in HASHES]
+        scram = [mechanism for mechanism in mechanisms if mechanism in HASHES]
         for name, password in self._users.items():
             self.scram_users.set_password(name, password, scram)
         self.credentials: Credentials = Credentials(
@@ -198,7 +198,7 @@ class ClusterSecurity:
         *,
         tcp: bool,
     ) -> ClusterSecurity:
-        """The security that the arguments of ``EmbeddedCluster`` describe. Raises ConfigurationError."""
+        """Return the security that the arguments of ``EmbeddedCluster`` describe. Raises ConfigurationError."""
         if given is not None and not isinstance(given, Security | str):
             raise ConfigurationError(
                 must_be("security", 'a Security(...), or a security protocol such as "SSL"', given)
@@ -222,15 +222,16 @@ class ClusterSecurity:
         self.tokens.restore(state["delegation_tokens"])
 
     def principal_of(self, listener: str, subject: str | None) -> str:
-        """The principal of a client with a certificate for ``subject``, or without one. Raises NoMatchingRule."""
+        """Return the principal of a client with a certificate for ``subject``, or without one. Raises
+        NoMatchingRule."""
         return ANONYMOUS if subject is None else f"User:{self._mappings[listener].name(subject)}"
 
     def credentials_of(self, listener: str) -> Credentials:
-        """The data for logins on a listener, which may offer a part of the mechanisms."""
+        """Return the data for logins on a listener, which may offer a part of the mechanisms."""
         return self._credentials_of[listener]
 
     def broker_settings(self) -> dict[str, str]:
-        """The settings that a broker describes, under Kafka's names."""
+        """Return the settings that a broker describes, under Kafka's names."""
         settings: dict[str, str] = {}
         if set(self.protocols) & set(WITH_TLS):
             settings["ssl.client.auth"] = self._config.client_auth
@@ -253,11 +254,13 @@ class ClusterSecurity:
             self._directory.delete()
 
     def server_context(self, listener: str) -> ssl.SSLContext:
-        """The TLS context of a listener of a broker that starts. Raises ConfigurationError."""
+        """Return the TLS context of a listener of a broker that starts. Raises ConfigurationError."""
         return self._config.server_context(self._client_auth[listener])
 
     def client_settings(self, user: str | None, protocol: str | None, mechanism: str | None) -> dict[str, Any]:
-        """The security settings of a client. Raises ConfigurationError for a value that the cluster does not have."""
+        """Return the security settings of a client. Raises ConfigurationError for a value that the cluster does not
+        have.
+        """
         chosen = protocol or self.protocols[0]
         if chosen not in self.protocols:
             raise ConfigurationError(must_be("protocol", f"one of {', '.join(self.protocols)}", chosen))
@@ -294,7 +297,7 @@ class ClusterSecurity:
 
 
 def _limited(credentials: Credentials, listener: str, enabled: str) -> Credentials:
-    """The credentials, with only the mechanisms that a listener enables. Without a value it enables all. Raises
+    """Return the credentials, with only the mechanisms that a listener enables. Without a value it enables all. Raises
     ConfigurationError.
     """
     if not enabled:

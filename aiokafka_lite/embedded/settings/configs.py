@@ -115,7 +115,7 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
-        """The settings in force: the topic's own, else the broker's, else Kafka's default."""
+        """Return the settings in force: the topic's own, else the broker's, else Kafka's default."""
 
         def value(name: str) -> str:
             return topic_synonyms(name, topic, [(ConfigSource.STATIC_BROKER, broker)])[0].value or ""
@@ -152,7 +152,7 @@ _FAST_LZ4 = 9
 
 
 def _level(compression: Compression | None, value: Callable[[str], str]) -> int | None:
-    """The level of a codec that the broker compresses with."""
+    """Return the level of a codec that the broker compresses with."""
     if compression not in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
         return None
     level = int(value(f"compression.{compression.name.lower()}.level"))
@@ -173,7 +173,7 @@ Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
 
 def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[Synonym]:
-    """All values of a topic setting, the effective value first."""
+    """Return all values of a topic setting, the effective value first."""
     key = TOPIC_KEYS[name]
     found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
     if key.broker_name is None:
@@ -197,7 +197,7 @@ _OTHER_UNITS = {
 
 
 def has_default(name: str) -> bool:
-    """Whether a broker setting has a default under exactly this name, and not under the name of another unit."""
+    """Return whether a broker setting has a default under exactly this name, and not under the name of another unit."""
     return name in BROKER_KEYS and BROKER_KEYS[name].default is not None
 
 
@@ -206,7 +206,8 @@ UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=Scope.NONE)
 
 
 def broker_key(name: str) -> ConfigKey:
-    """The declaration of a broker setting. A setting of a listener cannot be changed for all listeners at once."""
+    """Return the declaration of a broker setting. A setting of a listener cannot be changed for all listeners at
+    once."""
     base = base_name(name)
     if base in BROKER_KEYS:
         return BROKER_KEYS[base]._replace(scope=Scope.NONE)
@@ -214,7 +215,7 @@ def broker_key(name: str) -> ConfigKey:
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """All values of a broker setting, the effective value first.
+    """Return all values of a broker setting, the effective value first.
 
     Without a value for the listener, the value for all listeners applies.
     """
@@ -239,22 +240,23 @@ class ClusterSettings:
         self._of_brokers[broker] = {"broker.id": broker, "node.id": broker, **values}
 
     def merged(self, broker: str = "") -> dict[str, str]:
-        """The settings of one broker, or, with "", the settings that all brokers share; without defaults."""
+        """Return the settings of one broker, or, with "", the settings that all brokers share; without defaults."""
         return {**self._static, **self.dynamic(""), **(self.dynamic(broker) if broker else {})}
 
     def dynamic(self, broker: str) -> Mapping[str, str]:
-        """The settings that AlterConfigs gave one broker, or, with "", all brokers."""
+        """Return the settings that AlterConfigs gave one broker, or, with "", all brokers."""
         return self._dynamic.get(broker, {})
 
     def replace_dynamic(self, broker: str, configs: Mapping[str, str]) -> None:
         self._dynamic[broker] = dict(configs)
 
     def resource(self, kind: int, name: str) -> Mapping[str, str]:
-        """The settings of a group, or of a subscription of client metrics; ``kind`` is the number of the type."""
+        """Return the settings of a group, or of a subscription of client metrics; ``kind`` is the number of the
+        type."""
         return self._resources.get((kind, name), {})
 
     def resources(self, kind: int) -> list[str]:
-        """The names of the resources of one type that have settings."""
+        """Return the names of the resources of one type that have settings."""
         return [name for each, name in self._resources if each == kind]
 
     def replace_resource(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
@@ -274,7 +276,7 @@ class ClusterSettings:
         self._resources = {(kind, name): dict(configs) for kind, name, configs in state["resources"]}
 
     def layers(self, broker: str = "") -> Layers:
-        """The settings of one broker, or, with "", of all brokers."""
+        """Return the settings of one broker, or, with "", of all brokers."""
         own = self._of_brokers.get(broker, {})
         layers = [
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic("")),
@@ -299,30 +301,31 @@ class BrokerSettings:
         self._prefix = prefix
 
     def of_listener(self, listener: str) -> BrokerSettings:
-        """The settings in force for the clients of one listener."""
+        """Return the settings in force for the clients of one listener."""
         return BrokerSettings(self._settings, self._broker, listener_prefix(listener))
 
     def value(self, name: str) -> str:
         return broker_synonyms(self._prefix + name, self._settings.layers(self._broker))[0].value or ""
 
     def own_value(self, name: str) -> str:
-        """The value that is set for this listener alone; empty without one."""
+        """Return the value that is set for this listener alone; empty without one."""
         own = self._prefix + name
         return next((layer[own] for _, layer in self._settings.layers(self._broker) if own in layer), "")
 
     def of_mechanism(self, mechanism: str, name: str) -> str:
-        """The value for the clients of one listener that log in by one mechanism."""
+        """Return the value for the clients of one listener that log in by one mechanism."""
         return self.own_value(f"{mechanism.lower()}.{name}") or self.value(name)
 
     def number(self, name: str) -> int:
         return int(self.value(name))
 
     def seconds(self, name: str) -> float:
-        """The value, in seconds, of a setting that is in milliseconds."""
+        """Return the value, in seconds, of a setting that is in milliseconds."""
         return self.number(name) / 1000
 
     def resource(self, kind: int, name: str) -> Mapping[str, str]:
-        """The settings of a group, or of a subscription of client metrics; ``kind`` is the number of the type."""
+        """Return the settings of a group, or of a subscription of client metrics; ``kind`` is the number of the
+        type."""
         return self._settings.resource(kind, name)
 
     def enabled(self, name: str) -> bool:
@@ -394,5 +397,5 @@ def _check_connection_limits(broker: str, changed: Mapping[str, str], settings: 
 
 
 def _base_names(changed: Mapping[str, str]) -> dict[str, str]:
-    """The settings of one listener, each with its name for all listeners."""
+    """Return the settings of one listener, each with its name for all listeners."""
     return {name: base for name in changed if (base := base_name(name)) is not None}

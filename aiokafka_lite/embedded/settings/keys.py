@@ -62,7 +62,7 @@ class ConfigKey(NamedTuple):
         return self.scope is Scope.NONE
 
     def canonical(self, value: str) -> str:
-        """A valid value in the form in which brokers show it."""
+        """Return a valid value in the form in which brokers show it."""
         match self.type:
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
                 return str(int(value))
@@ -106,7 +106,7 @@ class ConfigKey(NamedTuple):
 
 
 def _java_double(number: float) -> str:
-    """A number as Java prints it: with an exponent below 0.001, and from ten million on."""
+    """Return a number as Java prints it: with an exponent below 0.001, and from ten million on."""
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return repr(number)
     text = f"{Decimal(repr(number)).normalize():E}".replace("E+", "E")

@@ -32,19 +32,19 @@ _PREFIXED = re.compile(rf"listener\.name\.([^.]+)\.{_MECHANISM}(.+)")
 
 
 def listener_prefix(listener: str) -> str:
-    """The prefix of the settings of a listener."""
+    """Return the prefix of the settings of a listener."""
     return f"listener.name.{listener.lower()}."
 
 
 def base_name(name: str) -> str | None:
-    """The setting that a setting of a listener overrides; None for the name of any other setting."""
+    """Return the setting that a setting of a listener overrides; None for the name of any other setting."""
     found = _PREFIXED.fullmatch(name)
     return None if found is None else found[3]
 
 
 def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> None:
     """Raise ConfigurationError for a setting of a listener that has no effect."""
-    known = [each.lower() for each in listeners]
+    known = [listener.lower() for listener in listeners]
     for name in configs:
         found = _PREFIXED.fullmatch(name)
         if found is None:
@@ -57,7 +57,7 @@ def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> 
 
 
 def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None:
-    """The reason why a setting of a listener has no effect; None if it has an effect."""
+    """Return the reason why a setting of a listener has no effect; None if it has an effect."""
     if setting not in ACTING:
         return f"the settings of a listener that have an effect are {', '.join(ACTING)}"
     if mechanism is not None and setting != OF_MECHANISM:
@@ -74,5 +74,5 @@ def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None
 
 
 def without_prefix(configs: Mapping[str, str]) -> dict[str, str]:
-    """The settings without the prefix of a listener."""
+    """Return the settings without the prefix of a listener."""
     return {name: value for name, value in configs.items() if base_name(name) is None}

@@ -42,7 +42,7 @@ GROUP_KEYS: dict[str, ConfigKey] = {
 
 
 def group_number(settings: BrokerSettings, group_id: str, name: str) -> int:
-    """A numeric setting of a group. Without a value of its own, the group has the broker's value."""
+    """Return a numeric setting of a group. Without a value of its own, the group has the broker's value."""
     own = settings.resource(GROUP, group_id)
     return int(own[name]) if name in own else settings.number(f"group.{name}")
 
@@ -83,7 +83,7 @@ def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSetting
 def _check_client_metrics(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
     if not name:
         raise InvalidConfig("a subscription must have a name", ErrorCode.INVALID_REQUEST)
-    unknown = [each for each in configs if each not in CLIENT_METRICS_KEYS]
+    unknown = [config for config in configs if config not in CLIENT_METRICS_KEYS]
     if unknown:
         hint = nearest(unknown[0], CLIENT_METRICS_KEYS)
         raise InvalidConfig(f"unknown setting {unknown[0]!r}{hint}", ErrorCode.INVALID_REQUEST)
@@ -124,7 +124,9 @@ CONFIG_RESOURCES = {
 
 
 def resource_synonyms(kind: ConfigResource, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:
-    """All values of a setting of a resource, the effective value first. A group falls back to settings of brokers."""
+    """Return all values of a setting of a resource, the effective value first. A group falls back to settings of
+    brokers.
+    """
     key = kind.keys[name]
     found = [Synonym(name, own[name], kind.source)] if name in own else []
     if key.broker_name is not None:

@@ -112,11 +112,11 @@ class TopicPattern:
         self._work = 0  # the steps of the current search
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches. Raises TooMuchWork, as ``select`` does."""
+        """Return whether the whole name matches. Raises TooMuchWork, as ``select`` does."""
         return bool(self.select([name]))
 
     def select(self, names: Iterable[str]) -> list[str]:
-        """The names that match. Raises TooMuchWork after ``MAX_WORK`` steps."""
+        """Return the names that match. Raises TooMuchWork after ``MAX_WORK`` steps."""
         self._work = 0
         return [name for name in names if self._matches(name)]
 
@@ -140,12 +140,14 @@ class TopicPattern:
         self._kept += len(then)
 
     def _advance(self, active: Iterable[int], before: str, character: str) -> frozenset[int]:
-        """The steps after a character, for the steps before it."""
+        """Return the steps after a character, for the steps before it."""
         reached = map(self._steps.__getitem__, self._reach(active, before, character))
         return frozenset(step.then for step in reached if isinstance(step, _Character) and character in step.characters)
 
     def _reach(self, active: Iterable[int], before: str, after: str) -> set[int]:
-        """The steps that can be reached without a character, between two characters (empty at an end of the name)."""
+        """Return the steps that can be reached without a character, between two characters (empty at an end of the
+        name).
+        """
         reached: set[int] = set()
         waiting = list(active)
         while waiting:
@@ -189,7 +191,7 @@ class _Alphabet:
         self.characters = _ASCII.union(self._beyond_ascii)
 
     def representative(self, character: str) -> str:
-        """The character that stands for this one."""
+        """Return the character that stands for this one."""
         return character if character.isascii() else self._beyond_ascii[bisect_right(self._beyond_ascii, character) - 1]
 
 
@@ -279,7 +281,7 @@ class _Program:
         return len(self.steps) - 1
 
     def add(self, node: _Node, then: int) -> int:
-        """The first step of a node that is followed by the step ``then``."""
+        """Return the first step of a node that is followed by the step ``then``."""
         self._size += 1  # also for nodes without a step: a repetition of nothing may be long too
         if self._size > MAX_SIZE:
             raise InvalidPattern("expression too large")
@@ -371,7 +373,7 @@ class _Parser:
         return nodes[0] if len(nodes) == 1 else _Sequence(nodes)
 
     def _limits(self) -> tuple[int, int | None] | None:
-        """The limits of a repetition operator, if one comes next."""
+        """Return the limits of a repetition operator, if one comes next."""
         for operator, limits in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._next(operator):
                 return limits
@@ -387,7 +389,9 @@ class _Parser:
         return least, most
 
     def _atom(self) -> _Node | None:
-        """The next character, class, group or condition; None for flags, which hold until the end of their group."""
+        """Return the next character, class, group or condition; None for flags, which hold until the end of their
+        group.
+        """
         if self._text.startswith("(", self._at):
             return self._group()
         if self._next("["):
@@ -439,7 +443,7 @@ class _Parser:
         return self._one({self._escaped_character()}) if characters is None else _One(characters)
 
     def _escaped_class(self) -> Characters | None:
-        """The characters of ``d``, ``W`` or ``pL`` after a backslash, if such a class comes next."""
+        """Return the characters of ``d``, ``W`` or ``pL`` after a backslash, if such a class comes next."""
         if self._text.startswith(("p", "P"), self._at):
             return self._category()
         for name, characters in _ESCAPED_CLASSES.items():
@@ -450,7 +454,7 @@ class _Parser:
         return None
 
     def _category(self) -> Characters:
-        """The characters of a category or a script: ``pL``, ``p{Lu}``, ``P{Greek}``, ``p{^L}``."""
+        """Return the characters of a category or a script: ``pL``, ``p{Lu}``, ``P{Greek}``, ``p{^L}``."""
         read = self._read(_CATEGORY)
         name = "" if read is None else read[2] or read[4]
         if name in _CATEGORIES:
@@ -532,7 +536,7 @@ class _Parser:
         return self._text[self._at - 1]
 
     def _one(self, characters: Iterable[str]) -> _One:
-        """One of the characters, in any case if the pattern ignores case."""
+        """Return one of the characters, in any case if the pattern ignores case."""
         found = frozenset(characters)
         if self._folds:
             found = frozenset(each.lower() for each in found) | frozenset(each.upper() for each in found)

@@ -90,7 +90,7 @@ class OfferedVersions(dict[int, tuple[int, int]]):
         return offered is not None and offered[0] <= version <= offered[1]
 
     def advertised(self) -> list[ApiVersion]:
-        """The content of an ApiVersions response."""
+        """Return the content of an ApiVersions response."""
         ranges = []
         for key, (first, last) in sorted(self.items()):
             if key == ProduceRequest.api_key and last >= 12:
@@ -100,7 +100,8 @@ class OfferedVersions(dict[int, tuple[int, int]]):
         return ranges
 
     def refusal(self) -> ApiVersionsResponse:
-        """The response, in version 0, to an ApiVersions request that is too new; empty from brokers before 2.4."""
+        """Return the response, in version 0, to an ApiVersions request that is too new; empty from brokers before
+        2.4."""
         first, last = self[ApiVersionsRequest.api_key]
         keys = []
         if last >= ApiVersionsRequest.SOFTWARE_NAME:
@@ -109,7 +110,7 @@ class OfferedVersions(dict[int, tuple[int, int]]):
 
 
 def release_of(name: str) -> str:
-    """The full name of a release: ``"2.8"`` and ``"2.8.2"`` are 2.8.2. Raises ConfigurationError."""
+    """Return the full name of a release: ``"2.8"`` and ``"2.8.2"`` are 2.8.2. Raises ConfigurationError."""
     for known in KAFKA_RELEASES:
         if known == name or known.startswith(f"{name}."):
             return known
@@ -117,12 +118,13 @@ def release_of(name: str) -> str:
 
 
 def as_kafka(release: str, spoken: VersionRanges) -> dict[int, tuple[int, int]]:
-    """The APIs and versions of ``spoken`` that a release such as ``"2.8"`` also has. Raises ConfigurationError."""
+    """Return the APIs and versions of ``spoken`` that a release such as ``"2.8"`` also has. Raises
+    ConfigurationError."""
     return in_common(KAFKA_RELEASES[release_of(release)], spoken)
 
 
 def in_common(theirs: VersionRanges, ours: VersionRanges) -> dict[int, tuple[int, int]]:
-    """The APIs and versions that both sides speak."""
+    """Return the APIs and versions that both sides speak."""
     common = {}
     for key, (first, last) in ours.items():
         if key in theirs:

@@ -24,7 +24,8 @@ class CooperativeStickyStrategy:
     cooperative = True
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        """The generation, which subscriptions lack before KIP-792. The owned partitions are in the subscription."""
+        """Return the generation, which subscriptions lack before KIP-792. The owned partitions are in the
+        subscription."""
         return _GENERATION.pack(generation)
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
@@ -32,7 +33,7 @@ class CooperativeStickyStrategy:
         assignment = spread(known, topics)
         owners = owners_of(known)  # None if two members claim a partition: both release it first
         return {
-            member_id: [each for each in partitions if owners.get(each, member_id) == member_id]
+            member_id: [partition for partition in partitions if owners.get(partition, member_id) == member_id]
             for member_id, partitions in assignment.items()
         }
 

@@ -56,7 +56,9 @@ class _Topic:
         self.share, self.extras = divmod(len(racks), len(readers))
 
     def room(self, reader: GroupMember) -> int:
-        """The number of partitions that the reader can still get: its share, and one more while there are extras."""
+        """Return the number of partitions that the reader can still get: its share, and one more while there are
+        extras.
+        """
         return self.share + (self.extras > 0) - len(self.shares.get(reader.member_id, ()))
 
     def give(self, reader: GroupMember, partitions: Iterable[int]) -> None:

@@ -25,7 +25,7 @@ BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for stra
 
 
 def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
-    """One or more strategies with different names, given as instances or by name. Raises ConfigurationError.
+    """Return one or more strategies with different names, given as instances or by name. Raises ConfigurationError.
 
     A name is the protocol's name, or the name of Java's class with or without its package: ``RangeAssignor``.
     """
@@ -33,7 +33,9 @@ def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigurationError(wrong)
     strategies = tuple(_made(each) if isinstance(each, str) else each for each in given)
-    if any(isinstance(each, type) or not isinstance(getattr(each, "name", None), str) for each in strategies):
+    if any(
+        isinstance(strategy, type) or not isinstance(getattr(strategy, "name", None), str) for strategy in strategies
+    ):
         raise ConfigurationError(wrong)
     names = [strategy.name for strategy in strategies]
     if not names or len(set(names)) != len(names):
@@ -42,6 +44,6 @@ def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
 
 
 def _made(name: str) -> Any:
-    """The strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
+    """Return the strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
     wanted = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
     return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == wanted), name)

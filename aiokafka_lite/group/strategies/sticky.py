@@ -57,7 +57,7 @@ class StickyStrategy:
 
 
 def _with_user_data(member: GroupMember) -> GroupMember:
-    """The member with the owned partitions of its user data. Unreadable user data counts as owning nothing."""
+    """Return the member with the owned partitions of its user data. Unreadable user data counts as owning nothing."""
     if not member.user_data:
         return member
     # The bytes do not name their version. Those of version 0 end before the generation, so version 1 cannot read them.

@@ -216,14 +216,14 @@ class Acceptor:
     def _intercepted(
         self, topic: Any, value: object, key: object, headers: Headers, partition: Any, timestamp: Any
     ) -> tuple[Any, object, object, Headers, Any, Any]:
-        """The arguments of a send after the interceptors. Raises the errors of ``check_writable``."""
+        """Return the arguments of a send after the interceptors. Raises the errors of ``check_writable``."""
         # Before ``on_send``: for a record that is refused here, rule 2 then requires no acknowledgement.
         self.check_writable()
         record = ProducerRecord(topic, value, key, headers, partition, timestamp)
         return _fields(record if self._interceptors is None else self._interceptors.on_send(record))
 
     def _surplus(self, topic: Any, partition: Any, size: int) -> int:
-        """The additional bytes of a record that will be pending, because its topic or partition is not known."""
+        """Return the additional bytes of a record that will be pending, because its topic or partition is not known."""
         if not isinstance(topic, str):
             check_topic_name(topic)
         if partition is not None and type(partition) is not int:
@@ -232,7 +232,7 @@ class Acceptor:
         return min(PENDING_OVERHEAD, self._budget.total - size)
 
     def _share_of_batch(self, size: int) -> int:
-        """The part of a small batch's overhead that a record of this size is charged for."""
+        """Return the part of a small batch's overhead that a record of this size is charged for."""
         return min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self._config.batch_size, self._budget.total - size)
 
     def check_writable(self) -> None:
@@ -410,18 +410,18 @@ def _cannot_wait() -> IllegalStateError:
 
 
 def largest_record(config: ProducerConfig) -> int:
-    """The bytes of the largest record that may be sent, without its batch's header."""
+    """Return the bytes of the largest record that may be sent, without its batch's header."""
     return min(config.max_request_size - HEADER_SIZE, config.buffer_memory)
 
 
 def largest_pending_record(config: ProducerConfig) -> int:
-    """The most bytes of ``buffer_memory`` that a record can use while it is pending."""
+    """Return the most bytes of ``buffer_memory`` that a record can use while it is pending."""
     overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.batch_size < 8 * BATCH_OVERHEAD else 0)
     return min(largest_record(config) + overhead, config.buffer_memory)
 
 
 def too_large(config: ProducerConfig, topic: str, size: int) -> RecordTooLarge:
-    """The error for a record that is larger than ``largest_record``."""
+    """Return the error for a record that is larger than ``largest_record``."""
     limit = "max_request_size" if config.max_request_size <= config.buffer_memory else "buffer_memory"
     return RecordTooLarge(
         ErrorCode.MESSAGE_TOO_LARGE,

@@ -38,7 +38,8 @@ class ValuesAndKeys:
         self._error: BaseException | None = None
 
     def take(self, count: int) -> tuple[list[object], list[object] | None]:
-        """The next values, at most ``count``, and their keys. An empty result means that there are no more values.
+        """Return the next values, at most ``count``, and their keys. An empty result means that there are no more
+        values.
 
         One call returns the values before an error. The next call raises it: the error of an iterable, or
         SerializationError when one iterable ends first.

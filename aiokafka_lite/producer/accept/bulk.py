@@ -53,12 +53,12 @@ class BulkDelivery:
         self.size += size
 
     def done(self) -> bool:
-        """Whether every record is acknowledged or has failed."""
+        """Return whether every record is acknowledged or has failed."""
         self._take_settled()
         return not self._open
 
     def exception(self) -> Exception | None:
-        """The first error so far; None if there is none."""
+        """Return the first error so far; None if there is none."""
         self._take_settled()
         return self._error
 
@@ -100,7 +100,7 @@ class BulkDelivery:
 
 
 def rows_of(topic: str, table: object, now: int) -> list[Rows]:
-    """The record batches of a table that have rows.
+    """Return the record batches of a table that have rows.
 
     ``now`` is the timestamp of rows without one, in milliseconds. Raises SerializationError for an object that is not a
     table, and for a wrong column.

@@ -178,7 +178,7 @@ class ManyAcceptor:
         return piece
 
     def _charges(self, lists: RecordLists, headers: tuple[Header, ...]) -> list[int] | None:
-        """The running total of ``buffer_memory`` bytes after each record; None if a record is too large."""
+        """Return the running total of ``buffer_memory`` bytes after each record; None if a record is too large."""
         overhead = RECORD_OVERHEAD + (size_of_headers(headers) if headers else 0)
         sizes = lists.value_sizes if lists.key_sizes is None else list(map(add, lists.value_sizes, lists.key_sizes))
         charges = list(accumulate(map(add, sizes, repeat(overhead))))
@@ -225,7 +225,7 @@ class ManyAcceptor:
             raise
 
     def _target(self, topic: str, partition: int | None) -> TopicProducer | None:
-        """The topic, if its records can go to batches now without a call for each record; otherwise None."""
+        """Return the topic, if its records can go to batches now without a call for each record; otherwise None."""
         target = self._accumulator.topics.get(topic)
         if target is None or not target.is_open or not self._accumulator.choice.is_default:
             return None
@@ -235,7 +235,7 @@ class ManyAcceptor:
 
 
 def _headers_of(topic: str, headers: Headers) -> tuple[Header, ...] | None:
-    """The headers of all records; None if they are wrong, so that each record gets its error."""
+    """Return the headers of all records; None if they are wrong, so that each record gets its error."""
     try:
         return headers_of(topic, headers)
     except SerializationError:
@@ -251,7 +251,7 @@ _MIXED: list[bytes] = []
 
 
 def _as_bytes(items: list[object]) -> list[bytes]:
-    """The items as bytes, if all of them are bytes or all are str; otherwise ``_MIXED``."""
+    """Return the items as bytes, if all of them are bytes or all are str; otherwise ``_MIXED``."""
     types = set(map(type, items))
     if types == {bytes}:
         return cast(list[bytes], items)
@@ -264,7 +264,7 @@ def _as_bytes(items: list[object]) -> list[bytes]:
 
 
 def _shares(numbers: list[int]) -> list[tuple[int | None, int, int]]:
-    """The first and last position of each partition's records, after sorting by partition."""
+    """Return the first and last position of each partition's records, after sorting by partition."""
     shares: list[tuple[int | None, int, int]] = []
     start = 0
     for number, count in sorted(Counter(numbers).items()):

@@ -42,7 +42,7 @@ class PartitionChoice:
 
     # Hot: runs for each record that names no partition.
     def choose(self, topic: str, key: bytes | None, value: bytes | None, partitions: Container[int]) -> int:
-        """The partition for a record. Wraps every exception except a KafkaError in IllegalStateError."""
+        """Return the partition for a record. Wraps every exception except a KafkaError in IllegalStateError."""
         if self._sealed:
             self.report_sealed()
         try:
@@ -68,7 +68,7 @@ class PartitionChoice:
         return number
 
     def of_keys(self, topic: TopicProducer, keys: list[bytes]) -> list[int] | None:
-        """The partition of each key; None if a user's partitioner chooses, or if metadata lacks a partition."""
+        """Return the partition of each key; None if a user's partitioner chooses, or if metadata lacks a partition."""
         if self._default is None:
             return None
         numbers = self._default.of_keys(keys, len(self._view.topics[topic.name].partitions))

@@ -25,7 +25,7 @@ class Partitioner(Protocol):
     """
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
-        """The partition for a record, from 0 up to the topic's count in ``view``."""
+        """Return the partition for a record, from 0 up to the topic's count in ``view``."""
         ...
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:

@@ -102,7 +102,9 @@ class DefaultPartitioner:
         return sticky if sticky < count else self._switch(topic, view)
 
     def of_keys(self, keys: list[bytes], count: int) -> list[int]:
-        """The partition of each key, out of ``count`` partitions, without a call of Python code for a cached key."""
+        """Return the partition of each key, out of ``count`` partitions, without a call of Python code for a cached
+        key.
+        """
         cached = not _HASHES_EACH_KEY and max(map(len, keys), default=0) <= CACHED_SIZE
         return list(map(self._cached if cached else partition_for_key, keys, repeat(count)))
 
@@ -151,11 +153,11 @@ class DefaultPartitioner:
         cached = self._candidates.get(topic)
         if cached is None or cached.view is not known:
             by_leader: dict[int, list[int]] = {}
-            for each in known.partitions:
-                if each.leader is not None:
-                    by_leader.setdefault(each.leader, []).append(each.partition)
+            for partition in known.partitions:
+                if partition.leader is not None:
+                    by_leader.setdefault(partition.leader, []).append(partition.partition)
             if not by_leader:
-                by_leader[-1] = [each.partition for each in known.partitions]
+                by_leader[-1] = [partition.partition for partition in known.partitions]
             cached = self._candidates[topic] = _Candidates(known, by_leader)
         return cached.by_leader
 

@@ -228,14 +228,16 @@ class TransactionCoordinator:
                 await asyncio.sleep(pause)
 
     async def _writes_markers(self) -> bool:
-        """Whether the coordinator answers that it still writes the markers. False after a lost or refused answer."""
+        """Return whether the coordinator answers that it still writes the markers. False after a lost or refused
+        answer.
+        """
         try:
             request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
             answer, _ = await self.channel.send(lambda _: request)
         except KafkaError as error:
             logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, error)
             return False
-        return any(each.transaction_state in _PREPARED for each in answer.transaction_states)
+        return any(transaction_state.transaction_state in _PREPARED for transaction_state in answer.transaction_states)
 
     # Offsets.
 
@@ -283,7 +285,7 @@ class TransactionCoordinator:
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
                     del open_offsets[partition]
-            return next((codes[each] for each in open_offsets), ErrorCode.NONE)
+            return next((codes[open_offset] for open_offset in open_offsets), ErrorCode.NONE)
 
         def lost() -> None:
             late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
@@ -316,9 +318,9 @@ class TransactionCoordinator:
         await self._add_group(group_id, is_wanted)
         # All groups of the previous transaction count, because its marker may be applied to any of their offsets (rule
         # 5).
-        for each in dict.fromkeys((*self._last_offsets, group_id)):
-            if each not in self._stable_groups:
-                await self._wait_stable(each, offsets, is_wanted, is_other=each != group_id)
+        for fromkey in dict.fromkeys((*self._last_offsets, group_id)):
+            if fromkey not in self._stable_groups:
+                await self._wait_stable(fromkey, offsets, is_wanted, is_other=fromkey != group_id)
 
     async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
         async def attempt() -> ErrorCode:

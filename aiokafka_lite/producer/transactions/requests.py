@@ -74,7 +74,7 @@ _FATAL_FOR_PARTITIONS = (
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the producer cannot continue after this error; otherwise it can abort its transaction."""
+    """Return whether the producer cannot continue after this error; otherwise it can abort its transaction."""
     if isinstance(error, CommitFailed):
         # The answer to the abort decides whether an outdated epoch is final.
         codes = [each.code for each in error.refused.values() if isinstance(each, BrokerError)]
@@ -83,7 +83,8 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 def is_fatal_for_partitions(error: Exception) -> bool:
-    """Whether the producer cannot continue after this error of a partition that was not added to the transaction.
+    """Return whether the producer cannot continue after this error of a partition that was not added to the
+    transaction.
 
     Any other code concerns the partition alone.
     """
@@ -95,7 +96,7 @@ def _is_abortable(code: ErrorCode) -> bool:
 
 
 def refused(code: ErrorCode, what: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
-    """The error of a request of the transaction that the coordinator refused, with the reason and what to do."""
+    """Return the error of a request of the transaction that the coordinator refused, with the reason and what to do."""
     if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:  # the reason says what the description of the code says
         limit = "is above transaction.max.timeout.ms of the brokers; lower it"
         return error_for(code, what, reason=f"transaction_timeout={transaction_timeout:g} s {limit}")
@@ -124,7 +125,7 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
 
 
 def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
-    """The possible reasons why brokers refuse the epoch of a transactional producer."""
+    """Return the possible reasons why brokers refuse the epoch of a transactional producer."""
     return (
         f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
         f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
@@ -132,7 +133,8 @@ def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
 
 
 def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
-    """The error of a batch whose epoch was refused. The answer to the abort decides whether the error is final."""
+    """Return the error of a batch whose epoch was refused. The answer to the abort decides whether the error is
+    final."""
     reason = fenced_reason(transactional_id, transaction_timeout)
     return error_for(code, f"{attempt}: {reason}; {_FENCED_ADVICE}")
 
@@ -140,7 +142,9 @@ def write_refused(code: int, attempt: str, transactional_id: str, transaction_ti
 def init_request(
     transactional_id: str, transaction_timeout: float, present: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
-    """The request for a producer id and epoch. ``present`` is the identity whose epoch has to be raised (KIP-360)."""
+    """Return the request for a producer id and epoch. ``present`` is the identity whose epoch has to be raised
+    (KIP-360).
+    """
     timeout = max(1, round(transaction_timeout * 1000))  # brokers refuse 0
     if present is None:
         return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
@@ -155,7 +159,7 @@ def init_request(
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """The request that adds partitions to a transaction of generation 1."""
+    """Return the request that adds partitions to a transaction of generation 1."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -169,7 +173,7 @@ def add_partitions_request(
 def read_added(
     partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each partition."""
+    """Return the error code of each partition."""
     found = {
         TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
         for topic in response.results_by_topic_v3_and_below
@@ -179,7 +183,7 @@ def read_added(
 
 
 def decisive(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a request for many partitions: a final one, otherwise a retriable one.
+    """Return the code that decides about a request for many partitions: a final one, otherwise a retriable one.
 
     OPERATION_NOT_ATTEMPTED only means that another partition has the reason.
     """
@@ -195,7 +199,7 @@ def _weight(code: ErrorCode) -> int:
 
 
 def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
-    """The request that adds the offsets of a group to a transaction of generation 1."""
+    """Return the request that adds the offsets of a group to a transaction of generation 1."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -207,7 +211,8 @@ def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, gro
 def pending_offsets_request(
     group_id: str, partitions: Iterable[TopicPartition], versions: VersionTable
 ) -> OffsetFetchRequest:
-    """The request for the pending offsets of these partitions, in the form of the versions before ``MANY_GROUPS``.
+    """Return the request for the pending offsets of these partitions, in the form of the versions before
+    ``MANY_GROUPS``.
 
     Brokers before Kafka 2.5 do not report them.
     """
@@ -220,7 +225,7 @@ def pending_offsets_request(
 
 def read_pending(response: OffsetFetchResponse) -> ErrorCode:
     """UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
-    codes = {each.error_code for topic in response.topics for each in topic.partitions}
+    codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
     if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
         return ErrorCode.UNSTABLE_OFFSET_COMMIT
     return ErrorCode.of(response.error_code)
@@ -234,7 +239,7 @@ def offsets_request(
     *,
     knows_members: bool,
 ) -> TxnOffsetCommitRequest:
-    """The request that commits offsets in the transaction. Brokers before Kafka 2.5 cannot check the member."""
+    """Return the request that commits offsets in the transaction. Brokers before Kafka 2.5 cannot check the member."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
@@ -263,11 +268,11 @@ def offsets_request(
 def read_offsets(
     offsets: Iterable[TopicPartition], response: TxnOffsetCommitResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each offset."""
+    """Return the error code of each offset."""
     found = {
-        TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.error_code)
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     return _answered(offsets, found)
 
@@ -275,19 +280,19 @@ def read_offsets(
 def _answered(
     partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, ErrorCode]
 ) -> dict[TopicPartition, ErrorCode]:
-    """The code of each partition of a request. A partition that the answer omits is retried."""
-    return {each: found.get(each, ErrorCode.NETWORK_EXCEPTION) for each in partitions}
+    """Return the code of each partition of a request. A partition that the answer omits is retried."""
+    return {partition: found.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in partitions}
 
 
 def final_codes(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
-    """The codes of the refused offsets, where a retry cannot help."""
+    """Return the codes of the refused offsets, where a retry cannot help."""
     return {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
 
 
 def offsets_refused(
     codes: Mapping[TopicPartition, ErrorCode], group: GroupMetadata, transactional_id: str, transaction_timeout: float
 ) -> CommitFailed:
-    """The error for offsets that the coordinator of their group refused."""
+    """Return the error for offsets that the coordinator of their group refused."""
 
     def text(code: ErrorCode) -> str:
         what = f"offsets of group {group.group_id!r}"
@@ -312,7 +317,7 @@ def offsets_refused(
 
 
 def end_request(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
-    """The request to commit or abort."""
+    """Return the request to commit or abort."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,

@@ -106,7 +106,7 @@ class TransactionMachine:
         logger.debug("transaction %d moved from %s to %s", self.number, before.name, self.state.name)
 
     def refusal(self) -> KafkaError | None:
-        """The error with which a record or offset is refused; None while a transaction is open."""
+        """Return the error with which a record or offset is refused; None while a transaction is open."""
         if self.is_open:
             return None
         if self.has_failed:

@@ -271,7 +271,7 @@ class TransactionCalls(ABC):
 
     @abstractmethod
     def _transactions(self) -> Transactions:
-        """The transactions of the producer, which runs."""
+        """Return the transactions of the producer, which runs."""
 
     async def begin_transaction(
         self, *, timeout: float | None = None, defer: Callable[[KafkaError], bool] | None = None

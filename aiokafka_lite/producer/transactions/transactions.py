@@ -137,7 +137,7 @@ class Transactions:
         return self._machine.number
 
     def metrics(self) -> TransactionMetrics:
-        """A snapshot."""
+        """Return a snapshot."""
         state = self._machine.state
         is_open = state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR)
         return TransactionMetrics(

@@ -46,5 +46,5 @@ class UnwrittenRecords:
 
 
 def _quiet_log(error: Exception) -> FailureLog:
-    """The log for records that fail with their transaction, whose own error and log line report the failure."""
+    """Return the log for records that fail with their transaction, whose own error and log line report the failure."""
     return FailureLog(error, logging.DEBUG)

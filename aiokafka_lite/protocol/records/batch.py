@@ -184,14 +184,15 @@ class RecordBatch:
             raise self._corrupt(f"its checksum is {actual:#010x}, but must be {self.crc:#010x}")
 
     def body(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
-        """The decompressed records of format v2. Raises CorruptRecord if they are malformed or exceed the limit."""
+        """Return the decompressed records of format v2. Raises CorruptRecord if they are malformed or exceed the
+        limit."""
         packed = self.data[HEADER_SIZE:]
         if self.compression is Compression.NONE:
             return packed
         return decompress(self.compression, packed, max_decompressed_size)
 
     def columns(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> RecordColumns:
-        """All records of the batch. The checksum is not verified.
+        """Return all records of the batch. The checksum is not verified.
 
         Raises CorruptRecord, with the batch's offset, if the batch is malformed or decompresses to more than
         ``max_decompressed_size`` bytes, and ConfigurationError for snappy without cramjam.
@@ -215,7 +216,7 @@ class RecordBatch:
         max_records: int = _RECORDS_A_CHUNK,
         start_offset: int = 0,
     ) -> Iterator[RecordColumns]:
-        """The records in chunks of at most ``max_records``, each decoded when the iterator reaches it.
+        """Yield the records in chunks of at most ``max_records``, each decoded when the iterator reaches it.
 
         A record of seven bytes takes about a hundred as Python objects. With chunks, a large batch takes only the
         memory of its decompressed bytes and one chunk, of at most ``MAX_HEADERS`` headers. Records before
@@ -252,7 +253,7 @@ class RecordBatch:
         _check_end(records, position)
 
     def _records(self, max_decompressed_size: int) -> bytes:
-        """The decompressed records, if they can be as many as the header says."""
+        """Return the decompressed records, if they can be as many as the header says."""
         packed, codec = self.data[HEADER_SIZE:], self.compression
         records = bytes(packed) if codec is Compression.NONE else decompress(codec, packed, max_decompressed_size)
         if self.count < 0 or self.count * SMALLEST_RECORD > len(records):  # before anything is decoded
@@ -451,7 +452,8 @@ class BatchBuilder:
         leader_epoch: int = -1,
         base_offset: int = 0,
     ) -> bytearray:
-        """The encoded batch. No record can be added after it. Building again with other ids only changes the header.
+        """Return the encoded batch. No record can be added after it. Building again with other ids only changes the
+        header.
 
         Records that compression does not make smaller stay uncompressed. They are not copied: the result is the
         builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy without cramjam.
@@ -536,7 +538,7 @@ def encode_batch(
 
 
 def _with_header(records: Buffer, **fields: Any) -> bytes:
-    """A batch of these records. ``fields`` are arguments of ``_header``."""
+    """Return a batch of these records. ``fields`` are arguments of ``_header``."""
     return b"".join((_header(records, **fields), records))
 
 
@@ -552,7 +554,7 @@ def _header(
     producer: tuple[int, int, int],
     count: int,
 ) -> bytes:
-    """The header of a batch of these records, with its checksum."""
+    """Return the header of a batch of these records, with its checksum."""
     covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
     length = HEADER_SIZE - _LOG_OVERHEAD + len(records)
     checksum = crc32c(records, crc32c(covered))  # continued over the records, so that nothing is joined
@@ -568,7 +570,7 @@ def replace_records(
     compression: Compression,
     level: int | None = None,
 ) -> bytes:
-    """A copy of a batch of format v2 with other records, encoded relative to the same offset and timestamp."""
+    """Return a copy of a batch of format v2 with other records, encoded relative to the same offset and timestamp."""
     attributes = batch.attributes & ~_CODEC_MASK | compression
     return _with_header(
         compress(compression, records, level),
@@ -584,7 +586,7 @@ def replace_records(
 
 
 def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
-    """A copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
+    """Return a copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
 
     ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum. Without it,
     the producer's checksum stays. The batch must be complete: nothing is checked here.

@@ -359,8 +359,8 @@ def decode_headers(
 
 
 def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
-    """The end of the last of ``count`` records, by their lengths alone. Raises IndexError if a record begins after the
-    end.
+    """Return the end of the last of ``count`` records, by their lengths alone. Raises IndexError if a record begins
+    after the end.
     """
     for _ in range(count):
         length = data[position]

@@ -20,7 +20,7 @@ DEFAULT_MAX_DECOMPRESSED = 128 << 20
 
 @cache
 def codec_of(compression: Compression) -> Codec:
-    """The codec: its functions, its levels, and the versions of Produce and Fetch that may carry it."""
+    """Return the codec: its functions, its levels, and the versions of Produce and Fetch that may carry it."""
     if compression is Compression.NONE:
         return Codec(lambda data, level: bytes(data), lambda data, max_size: iter((bytes(data),)))
     module = import_module(f"{__package__}.codecs.{compression.name.lower()}")

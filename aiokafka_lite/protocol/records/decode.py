@@ -27,7 +27,8 @@ def decode_lists(
     first_delta: int,
     max_headers: int,
 ) -> Decoded | None:
-    """The result of ``codec.decode_records``, without decoded headers. None if the caller must decode the records.
+    """Return the result of ``codec.decode_records``, without decoded headers. None if the caller must decode the
+    records.
 
     ``max_headers`` bounds the headers of all records together.
     """

@@ -83,7 +83,7 @@ def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, a
 
 
 def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The headers of one record, with their count in front. Pairs are tuples, values are bytes.
+    """Return the headers of one record, with their count in front. Pairs are tuples, values are bytes.
 
     Compiled code may refuse other types.
     """
@@ -139,7 +139,7 @@ def append_rows(
 
 
 def murmur2(data: Buffer) -> int:
-    """The 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
+    """Return the 32-bit murmur2 hash of ``data``, as in Kafka's Java client: a signed number."""
     size = len(data)
     tail = size & ~3
     hashed = 0x9747B28C ^ size
@@ -155,7 +155,7 @@ def murmur2(data: Buffer) -> int:
 
 
 def partition_for_key(key: Buffer, count: int) -> int:
-    """The partition, of ``count``, that Kafka's own clients choose for this key. Raises ValueError."""
+    """Return the partition, of ``count``, that Kafka's own clients choose for this key. Raises ValueError."""
     hashed = murmur2(key)
     if not 0 < count < 1 << 63:
         raise ValueError(f"count must be at least 1 and fit in 64 bits, got {count}")

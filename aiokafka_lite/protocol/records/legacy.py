@@ -64,12 +64,12 @@ def read_header(data: memoryview) -> MessageHeader:
 
 
 def checksum(data: memoryview) -> int:
-    """The CRC-32 that the message in ``data`` should have."""
+    """Return the CRC-32 that the message in ``data`` should have."""
     return zlib.crc32(data[_CRC_COVERS_FROM:])
 
 
 def decode_message(data: memoryview, max_decompressed_size: int, max_records: int) -> Iterator[RecordColumns]:
-    """The record of a message, or the records of a compressed wrapper in chunks of at most ``max_records``.
+    """Yield the record of a message, or the records of a compressed wrapper in chunks of at most ``max_records``.
 
     Raises CorruptRecord if it is malformed, or has more than ``MAX_MESSAGES`` messages.
     """
@@ -115,7 +115,9 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
 
 
 def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
-    """The number to add to the offsets of the inner messages. It depends on the last message, so all are visited."""
+    """Return the number to add to the offsets of the inner messages. It depends on the last message, so all are
+    visited.
+    """
     position = count = first = last = 0
     end = len(messages) - _OVERHEAD
     while position <= end:
@@ -162,7 +164,7 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def with_right_lz4_header(frame: bytes) -> bytes:
-    """The lz4 frame with the correct header checksum.
+    """Return the lz4 frame with the correct header checksum.
 
     Kafka's clients before 0.10 included the magic number in that checksum. The checksum of the message covers the
     header too, so replacing it hides no corruption.
@@ -176,7 +178,7 @@ def with_right_lz4_header(frame: bytes) -> bytes:
 
 
 def xxh32_of_short(data: bytes) -> int:
-    """The XXH32 hash, with seed 0, of fewer than 16 bytes (https://github.com/Cyan4973/xxHash)."""
+    """Return the XXH32 hash, with seed 0, of fewer than 16 bytes (https://github.com/Cyan4973/xxHash)."""
     hashed = 0x165667B1 + len(data)
     words = len(data) & ~3
     for start in range(0, words, 4):

@@ -26,7 +26,9 @@ def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:
 
 
 def edges_of(column: Any) -> numpy.typing.NDArray[Any]:
-    """The start of each entry of a binary or large binary column of Arrow in its data, and the end of the last one."""
+    """Return the start of each entry of a binary or large binary column of Arrow in its data, and the end of the last
+    one.
+    """
     np, types = extra("numpy"), extra("pyarrow").types
     kind = np.int64 if types.is_large_binary(column.type) else np.int32
     offsets = column.buffers()[1]
@@ -36,7 +38,7 @@ def edges_of(column: Any) -> numpy.typing.NDArray[Any]:
 
 
 def murmur2_of_column(keys: Any) -> numpy.typing.NDArray[Any]:
-    """The murmur2 hash of each key of an Arrow column, binary or large binary, as unsigned 32-bit numbers.
+    """Return the murmur2 hash of each key of an Arrow column, binary or large binary, as unsigned 32-bit numbers.
 
     All keys are hashed together, one word per step. A step covers the keys that are long enough to have that word.
     """

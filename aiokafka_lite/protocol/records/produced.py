@@ -8,7 +8,7 @@ from .codec import Buffer, RecordColumns
 
 
 def single_batch(data: Buffer) -> RecordBatch:
-    """The single batch of a produce request's records. Raises CorruptRecord for anything else."""
+    """Return the single batch of a produce request's records. Raises CorruptRecord for anything else."""
     batches = split_batches(data)
     if len(batches) != 1 or batches[0].size != len(data):
         whole = sum(batch.size for batch in batches)
@@ -17,7 +17,7 @@ def single_batch(data: Buffer) -> RecordBatch:
 
 
 def why_not_produced(batch: RecordBatch, columns: RecordColumns | None = None) -> str | None:
-    """The reason why a leader must refuse a batch from a client (INVALID_RECORD), or None if the batch is valid.
+    """Return the reason why a leader must refuse a batch from a client (INVALID_RECORD), or None if the batch is valid.
 
     A valid batch has format v2, no marker, at least one record, and offsets without gaps; with a producer id it has a
     sequence. With ``columns``, the records are checked too. This does not check sizes, checksum and codec.

@@ -30,7 +30,7 @@ class RecordSpan(NamedTuple):
 
 
 def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
-    """The records of a batch of format v2, whose decompressed records are ``body``.
+    """Yield the records of a batch of format v2, whose decompressed records are ``body``.
 
     Raises CorruptRecord when it comes to a malformed record.
     """

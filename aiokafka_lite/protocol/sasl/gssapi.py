@@ -31,13 +31,13 @@ class SecurityContext(Protocol):
         """Whether both sides have authenticated each other."""
 
     def step(self, message: bytes) -> bytes:
-        """The answer to a message of the broker, empty if there is none."""
+        """Return the answer to a message of the broker, empty if there is none."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """The content of a message of the complete context."""
+        """Return the content of a message of the complete context."""
 
     def wrap(self, content: bytes) -> bytes:
-        """A message of the complete context that is signed and not encrypted."""
+        """Return a message of the complete context that is signed and not encrypted."""
 
 
 class GssapiExchange:

@@ -21,7 +21,9 @@ class Derivation:
 
 
 def derive(derivation: Derivation) -> bytes:
-    """The key. Takes about a millisecond per thousand iterations; may run in a thread, because it releases the GIL."""
+    """Return the key. Takes about a millisecond per thousand iterations; may run in a thread, because it releases the
+    GIL.
+    """
     return hashlib.pbkdf2_hmac(derivation.hash_name, derivation.password, derivation.salt, derivation.iterations)
 
 
@@ -37,24 +39,26 @@ class Exchange(Protocol):
         """The broker's reason for refusing the login, printable. Empty if it gave none."""
 
     def quoted(self, text: str) -> str:
-        """A broker's text for an error, with ``***`` in place of the secrets of this login."""
+        """Return a broker's text for an error, with ``***`` in place of the secrets of this login."""
 
     def hide_secrets(self, response: Message) -> None:
         """Hide the secrets of this login in the error texts of a later response."""
 
     def begin(self) -> Step:
-        """The first step."""
+        """Return the first step."""
 
     def received(self, message: bytes) -> Step:
-        """The step after a message of the broker."""
+        """Return the step after a message of the broker."""
 
     def derived(self, key: bytes) -> Step:
-        """The step after the derived key."""
+        """Return the step after the derived key."""
 
 
 LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """A broker's text in an error of the login: printable and short. It may still have secrets; see ``redaction``."""
+    """Return a broker's text in an error of the login: printable and short. It may still have secrets; see
+    ``redaction``.
+    """
     return harmless(text, LONGEST_QUOTE)

@@ -59,7 +59,7 @@ class OAuthBearerExchange:
 
 
 def _reason(message: bytes) -> str:
-    """The status in ``{"status": "invalid_token", ...}``, or the message itself if it has another form."""
+    """Return the status in ``{"status": "invalid_token", ...}``, or the message itself if it has another form."""
     text = message[:_LONGEST_REASON].decode("utf-8", "replace")
     try:
         said = json.loads(text)

@@ -47,11 +47,11 @@ class Redactor:
         return "<Redactor>"
 
     def quoted(self, text: str) -> str:
-        """The text for an error, with ``***`` in place of secrets. Printable and short."""
+        """Return the text for an error, with ``***`` in place of secrets. Printable and short."""
         return quoted(self.hide(text))
 
     def hide(self, text: str) -> str:
-        """The beginning of the text, with ``***`` in place of secrets."""
+        """Return the beginning of the text, with ``***`` in place of secrets."""
         text = text[:_SEARCHED]
         hidden = bytearray(len(text))
         for form in self._forms:
@@ -82,7 +82,7 @@ def _hide_in(message: Any, hide: Callable[[str], str], known: dict[str, str]) ->
 
 @cache
 def _error_texts(cls: Any) -> tuple[list[str], list[str]]:
-    """The fields of a message with error texts, and its arrays of structs with such fields."""
+    """Return the fields of a message with error texts, and its arrays of structs with such fields."""
     texts = [name for name in cls.specs if name.endswith("error_message")]
     structs = {name: spec.item for name, spec in cls.specs.items() if spec.wire == "array"}
     return texts, [name for name, item in structs.items() if hasattr(item, "specs") and any(_error_texts(item))]
@@ -99,7 +99,8 @@ def _with_stars(text: str, hidden: bytearray) -> str:
 
 
 def _base64_forms(secret: bytes) -> list[str]:
-    """The base64 of the secret at each of the three places that it can have in a longer message, in both alphabets.
+    """Return the base64 of the secret at each of the three places that it can have in a longer message, in both
+    alphabets.
 
     Characters that also depend on the bytes before or after the secret are left out.
     """

@@ -247,11 +247,11 @@ async def test_a_move_of_replicas_can_be_cancelled(admin: Admin, cluster: Embedd
 async def test_log_directories_are_described_with_their_replicas(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     everything = (await admin.log_dirs.describe()).raise_for_errors()
-    on_disk = {node_id: {each.partition for each in dirs[0].replicas} for node_id, dirs in everything.items()}
+    on_disk = {node_id: {replica.partition for replica in dirs[0].replicas} for node_id, dirs in everything.items()}
     assert on_disk == {1: {FIRST}, 2: {FIRST, SECOND}, 3: {SECOND}}
     assert all(log_dir.size > 0 and log_dir.error is None for dirs in everything.values() for log_dir in dirs)
     only = (await admin.log_dirs.describe([2], partitions=[SECOND])).raise_for_errors()
-    assert [each.partition for each in only[2][0].replicas] == [SECOND]
+    assert [replica.partition for replica in only[2][0].replicas] == [SECOND]
 
 
 async def test_log_directories_require_kafka_2_0(old_admin: Admin) -> None:

@@ -122,7 +122,7 @@ CALLS: dict[str, tuple[Call | None, Call]] = {
 
 
 def plain(found: Any) -> object:
-    """A result that can be compared: an error and a topic's id are new in each one."""
+    """Return a result that can be compared: an error and a topic's id are new in each one."""
     if not isinstance(found, Results):
         return found
     return [(key, getattr(value, "name", value)) for key, value in found.done.items()], list(found.failed)

@@ -25,7 +25,7 @@ Call = Callable[[Admin], Awaitable[Any]]
 
 
 def client_tasks() -> list[str]:
-    """The names of the tasks that are not tasks of a broker's connections."""
+    """Return the names of the tasks that are not tasks of a broker's connections."""
     return sorted(task.get_name() for task in asyncio.all_tasks() if not task.get_name().startswith("node "))
 
 

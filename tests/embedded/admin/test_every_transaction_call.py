@@ -35,7 +35,7 @@ LOOKUPS: dict[str, Callable[[Transactions], Awaitable[object]]] = {
 
 
 def plain(found: object) -> object:
-    """A value that can be compared."""
+    """Return a value that can be compared."""
     return (found.done, found.failed) if isinstance(found, Results) else found
 
 

@@ -99,10 +99,10 @@ async def test_stale_leaders_are_looked_up_again(admin: Admin, cluster: Embedded
     results = await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))
     assert list(results.raise_for_errors()) == ORDERS
     asked = [
-        TopicPartition(topic.name, each.partition_index)
+        TopicPartition(topic.name, partition.partition_index)
         for exchange in cluster.history.of(ListOffsetsRequest)
         for topic in exchange.request.topics  # type: ignore[attr-defined]
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
     assert {asked.count(each) for each in ORDERS if each.partition != 3} == {1}, "only what failed is asked again"
 
@@ -448,4 +448,4 @@ async def test_members_that_cannot_be_read_have_neither_topics_nor_assignment(
     await admin.groups.alter_offsets("g", {TopicPartition("orders", 0): 0})
     cluster.on(DescribeGroupsRequest, times=None).alter(with_broken_members)
     described = (await admin.groups.describe("g"))["g"]
-    assert [(each.topics, each.assignment) for each in described.members] == [(None, None)] * 4
+    assert [(member.topics, member.assignment) for member in described.members] == [(None, None)] * 4

@@ -239,7 +239,7 @@ async def test_a_silent_coordinator_fails_only_the_lag_of_its_groups(admin: Admi
 async def test_a_silent_leader_fails_only_the_resets_of_its_partitions(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
     await make_group(admin, "billing")
-    leaders = [each.leader for each in (await admin.topics.describe("orders"))["orders"].partitions]
+    leaders = [partition.leader for partition in (await admin.topics.describe("orders"))["orders"].partitions]
     cluster.on(ListOffsetsRequest, node=2, times=None).drop()
     moved = await admin.groups.reset_offsets("billing", Reset.to_latest(), timeout=10.0)
     assert list(moved.failed) == [item for item in ORDERS if leaders[item.partition] == 2]
@@ -252,11 +252,11 @@ async def test_lag_is_the_number_of_unread_records(admin: Admin, cluster: Embedd
         await members[0].commit({members[0].assignment[0]: OffsetAndMetadata(4)})
         results = await admin.groups.lag(["workers", "missing"])
     group = results["workers"]
-    assert [each.partition for each in group.partitions] == ORDERS
-    committed = [each for each in group.partitions if each.committed is not None]
+    assert [partition.partition for partition in group.partitions] == ORDERS
+    committed = [partition for partition in group.partitions if partition.committed is not None]
     assert [(each.committed, each.end, each.lag) for each in committed] == [(4, 10, 6)]
     assert group.total == 6
-    assert {each.member.client_id for each in group.partitions if each.member} == {"left", "right"}
+    assert {partition.member.client_id for partition in group.partitions if partition.member} == {"left", "right"}
     assert list(results.failed) == ["missing"]
 
 

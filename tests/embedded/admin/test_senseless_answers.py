@@ -116,8 +116,8 @@ async def test_a_fenced_producer_has_an_id_and_an_epoch(admin: Admin, cluster: E
 
 async def test_a_producer_without_an_id_is_no_value_error(admin: Admin, cluster: EmbeddedCluster) -> None:
     def without_id(response: Any) -> Any:
-        for each in response.topics[0].partitions[0].active_producers:
-            each.producer_id = -1
+        for active_producer in response.topics[0].partitions[0].active_producers:
+            active_producer.producer_id = -1
         return response
 
     await admin.topics.create(NewTopic("orders", 1))

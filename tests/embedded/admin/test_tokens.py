@@ -110,7 +110,7 @@ async def test_wrong_arguments_are_named(alice: Admin) -> None:
 
 
 def by_token(cluster: EmbeddedCluster, token: DelegationToken) -> dict[str, Any]:
-    """The settings of a client that logs in with a token."""
+    """Return the settings of a client that logs in with a token."""
     return cluster.client_settings(mechanism="SCRAM-SHA-256") | {
         "sasl_username": token.token_id,
         "sasl_password": token.password,
@@ -122,7 +122,7 @@ async def test_a_client_logs_in_with_a_token_and_acts_as_its_owner(cluster: Embe
     token = await alice.tokens.create()
     async with Admin(**by_token(cluster, token)) as client:
         await client.topics.describe(["orders"])
-        assert [each.principal for each in cluster.nodes[1].connections].count("User:alice") > 1
+        assert [connection.principal for connection in cluster.nodes[1].connections].count("User:alice") > 1
         for refused in (client.tokens.create(), client.tokens.describe(), client.tokens.renew(token.hmac)):
             with pytest.raises(BrokerError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
                 await refused

@@ -20,14 +20,14 @@ async def test_a_topic_is_created_as_requested(admin: Admin) -> None:
     assert (made.configs["retention.ms"].value, made.configs["retention.ms"].source) == ("1000", ConfigSource.TOPIC)
     found = (await admin.topics.describe("orders"))["orders"]
     assert found.topic_id == made.topic_id
-    assert [len(each.replicas) for each in found.partitions] == [2, 2, 2, 2]
-    assert all(each.leader in each.in_sync for each in found.partitions)
+    assert [len(partition.replicas) for partition in found.partitions] == [2, 2, 2, 2]
+    assert all(partition.leader in partition.in_sync for partition in found.partitions)
 
 
 async def test_replicas_are_created_where_they_are_assigned(admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", assignments=[[3, 1], [2, 3]]))
     found = (await admin.topics.describe("orders"))["orders"]
-    assert [(each.leader, each.replicas) for each in found.partitions] == [(3, (3, 1)), (2, (2, 3))]
+    assert [(partition.leader, partition.replicas) for partition in found.partitions] == [(3, (3, 1)), (2, (2, 3))]
 
 
 async def test_validating_creates_nothing(admin: Admin) -> None:
@@ -114,7 +114,7 @@ async def test_pages_have_at_most_their_size(admin: Admin, named: list[str] | No
     pages = [page async for page in admin.topics.pages(named, size=2)]
     sizes = [sum(len(topic.partitions) for topic in page) for page in pages]
     assert sizes == [2, 2, 2, 2, 1]
-    found = [(topic.name, each.partition) for page in pages for topic in page for each in topic.partitions]
+    found = [(topic.name, partition.partition) for page in pages for topic in page for partition in topic.partitions]
     assert found == [*(("a", n) for n in range(3)), *(("b", n) for n in range(5)), ("c", 0)]
 
 

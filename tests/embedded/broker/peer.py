@@ -60,7 +60,7 @@ class Peer:
         self.stream.write([frame])
 
     async def receive(self) -> Any:
-        """The next response; None if the node has closed the connection."""
+        """Return the next response; None if the node has closed the connection."""
         frame = await self.stream.read_frame()
         return None if frame is None else self.protocol.receive(frame)[1]
 

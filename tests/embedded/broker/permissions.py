@@ -435,5 +435,5 @@ ROWS = [
 
 
 def name_of(row: Row) -> str:
-    """The id of a row in the names of tests."""
+    """Return the id of a row in the names of tests."""
     return f"{type(row.request).__name__.removesuffix('Request')}-{row.needs[-1][1].name if row.needs else 'open'}"

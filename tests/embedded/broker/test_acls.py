@@ -76,9 +76,11 @@ async def test_acls_are_created_described_by_pattern_and_deleted(secured: Embedd
             creation(),
         ]
         created = await peer.ask(m.CreateAclsRequest(creations=wanted))
-        assert [each.error_code for each in created.results] == [0, 0, 0, 0]
+        assert [result.error_code for result in created.results] == [0, 0, 0, 0]
         described = await peer.ask(EVERY_ACL)
-        assert {(each.resource_name, each.pattern_type): len(each.acls) for each in described.resources} == {
+        assert {
+            (resource.resource_name, resource.pattern_type): len(resource.acls) for resource in described.resources
+        } == {
             (CLUSTER_NAME, 3): 1,
             ("orders", 3): 2,
             ("ord", 4): 1,
@@ -93,7 +95,9 @@ async def test_acls_are_created_described_by_pattern_and_deleted(secured: Embedd
             permission_type=1,
         )
         deleted = await peer.ask(m.DeleteAclsRequest(filters=[of_alice, of_alice]))
-        assert [{each.resource_name for each in result.matching_acls} for result in deleted.filter_results] == [
+        assert [
+            {matching_acl.resource_name for matching_acl in result.matching_acls} for result in deleted.filter_results
+        ] == [
             {"orders", "ord"},
             {"orders", "ord"},
         ]
@@ -114,8 +118,8 @@ async def test_wrong_acls_are_refused_one_by_one(secured: EmbeddedCluster) -> No
     ]
     async with Peer(secured) as peer:
         results = (await peer.ask(m.CreateAclsRequest(creations=[*wrong, creation()]))).results
-        assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST] * len(wrong) + [0]
-        assert all(each.error_message for each in results[:-1])
+        assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * len(wrong) + [0]
+        assert all(result.error_message for result in results[:-1])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ async def test_a_value_of_filters_in_one_acl_refuses_all_of_the_request(
     grant(secured, AclOperation.ALL)
     async with Peer(secured) as peer:
         created = await peer.ask(m.CreateAclsRequest(creations=[creation(), creation(**wrong)]))
-        assert [each.error_code for each in created.results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+        assert [result.error_code for result in created.results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
     assert secured.authorizer.acls is not None
     assert secured.authorizer.acls.find(AclFilter(TOPIC)) == []
 
@@ -136,7 +140,7 @@ async def test_without_an_authorizer_there_are_no_acls(one: EmbeddedCluster) -> 
     async with Peer(one) as peer:
         assert (await peer.ask(EVERY_ACL)).error_code == ErrorCode.SECURITY_DISABLED
         created = await peer.ask(m.CreateAclsRequest(creations=[creation()]))
-        assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED]
+        assert [result.error_code for result in created.results] == [ErrorCode.SECURITY_DISABLED]
 
 
 async def test_topics_that_a_client_may_not_describe_are_neither_listed_nor_distinguished(
@@ -165,7 +169,7 @@ async def test_a_prefixed_acl_creates_topics_with_that_prefix_only(secured: Embe
             m.CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
             for name in ("team-orders", "orders")
         ]
-        created = {each.name: each for each in (await peer.ask(m.CreateTopicsRequest(topics=topics))).topics}
+        created = {topic.name: topic for topic in (await peer.ask(m.CreateTopicsRequest(topics=topics))).topics}
         assert created["orders"].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         made = created["team-orders"]
         assert (made.error_code, made.num_partitions) == (0, -1)
@@ -189,7 +193,7 @@ async def test_topics_that_a_client_may_not_create_do_not_count_for_the_limit_of
 
     async def codes(peer: Peer, *names: str) -> list[int]:
         named = [m.MetadataRequestTopic(name=name) for name in names]
-        return [each.error_code for each in (await peer.ask(m.MetadataRequest(topics=named))).topics]
+        return [topic.error_code for topic in (await peer.ask(m.MetadataRequest(topics=named))).topics]
 
     async with Peer(secured) as peer:
         assert await codes(peer, "team-a", "team-b", "seen-a", "hidden") == [0, 0, denied, denied]
@@ -227,11 +231,11 @@ async def test_groups_are_listed_for_clients_that_may_describe_them_or_the_clust
             part = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
             topic = m.OffsetCommitRequestTopic(name="t", partitions=[part])
             await peer.ask(m.OffsetCommitRequest(group_id=group, member_id="", topics=[topic]), 9)
-        assert {each.group_id for each in (await peer.ask(wanted)).groups} == {"first", "second"}
+        assert {group.group_id for group in (await peer.ask(wanted)).groups} == {"first", "second"}
         assert secured.authorizer.acls is not None
         secured.authorizer.acls.delete(secured.authorizer.acls.find(AclFilter()))
         assert (await peer.ask(wanted)).groups == []
         grant(secured, AclOperation.DESCRIBE, AclResourceType.GROUP, "first")
-        assert [each.group_id for each in (await peer.ask(wanted)).groups] == ["first"]
+        assert [group.group_id for group in (await peer.ask(wanted)).groups] == ["first"]
         grant(secured, AclOperation.DESCRIBE)
-        assert {each.group_id for each in (await peer.ask(wanted)).groups} == {"first", "second"}
+        assert {group.group_id for group in (await peer.ask(wanted)).groups} == {"first", "second"}

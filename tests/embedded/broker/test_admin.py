@@ -95,19 +95,19 @@ async def test_topics_are_created_or_refused(
         assert response.topics[0].error_code == code
         if code is ErrorCode.NONE and version >= 5:
             assert response.topics[0].num_partitions == max(1, topic.num_partitions)
-            assert {each.name for each in response.topics[0].configs or []} >= {"retention.ms", "cleanup.policy"}
+            assert {config.name for config in response.topics[0].configs or []} >= {"retention.ms", "cleanup.policy"}
 
 
 async def test_similar_names_collide_with_older_topics_but_not_in_one_request(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         both = await peer.ask(CreateTopicsRequest(topics=[creation("a.b"), creation("a_b")]))
-        assert [each.error_code for each in both.topics] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert [topic.error_code for topic in both.topics] == [ErrorCode.NONE, ErrorCode.NONE]
         later = await peer.ask(CreateTopicsRequest(topics=[creation("c.d")]))
         again = await peer.ask(CreateTopicsRequest(topics=[creation("c_d")]))
         assert later.topics[0].error_code == ErrorCode.NONE
         assert again.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         beside = await peer.ask(CreateTopicsRequest(topics=[creation("c.d"), creation("c_d")]))
-        assert [each.error_code for each in beside.topics] == [
+        assert [topic.error_code for topic in beside.topics] == [
             ErrorCode.TOPIC_ALREADY_EXISTS,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ]
@@ -222,7 +222,7 @@ async def test_metadata_is_found_by_topic_id(one: EmbeddedCluster) -> None:
             MetadataRequestTopic(topic_id=bytes(15) + b"\1", name=None),
         ]
         response = await peer.ask(MetadataRequest(topics=asked), 12)
-        assert [(each.name, each.error_code) for each in response.topics] == [("t", 0), (None, 100)]
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), (None, 100)]
 
 
 async def test_settings_are_changed_incrementally_and_described_with_their_sources(one: EmbeddedCluster) -> None:
@@ -336,7 +336,7 @@ async def test_a_follower_describes_the_producers_of_its_replica(three: Embedded
         wanted = DescribeProducersTopic(name="t", partition_indexes=[0, 1])
         response = await follower.ask(DescribeProducersRequest(topics=[wanted]))
         replica, absent = response.topics[0].partitions
-        assert [each.producer_id for each in replica.active_producers] == [5]
+        assert [active_producer.producer_id for active_producer in replica.active_producers] == [5]
         assert absent.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -374,7 +374,7 @@ async def test_as_kafka_offers_the_versions_of_a_release(release: str, last: int
     async with EmbeddedCluster(brokers=1, tcp=False, as_kafka=release) as cluster:
         async with Peer(cluster) as peer:
             response = await peer.ask(ApiVersionsRequest(), 0)
-            ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+            ranges = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in response.api_keys}
             assert ranges[ProduceRequest.api_key][1] == last
         async with Peer(cluster) as peer:
             await peer.ask(MetadataRequest(topics=[]), 5)
@@ -560,4 +560,4 @@ async def test_a_replica_stays_in_its_only_directory(three: EmbeddedCluster) -> 
             topic = AlterReplicaLogDirsTopic(name=name, partitions=[0, 1])
             request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=directory, topics=[topic])])
             answer = await peer.ask(request)
-            assert [each.error_code for each in answer.results[0].partitions] == codes
+            assert [partition.error_code for partition in answer.results[0].partitions] == codes

@@ -34,7 +34,7 @@ REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION}
 
 
 def refusals(value: object) -> set[ErrorCode]:
-    """The authorization errors anywhere in a response."""
+    """Return the authorization errors anywhere in a response."""
     return {ErrorCode(code) for code in _codes(value)} & REFUSALS
 
 
@@ -43,7 +43,7 @@ def _codes(value: object) -> Iterator[int]:
         for each in value:
             yield from _codes(each)
     elif dataclasses.is_dataclass(value):
-        for name in (each.name for each in dataclasses.fields(value)):
+        for name in (field.name for field in dataclasses.fields(value)):
             if name.endswith("error_code"):
                 yield getattr(value, name)
             yield from _codes(getattr(value, name))
@@ -68,7 +68,7 @@ async def _make_groups(cluster: EmbeddedCluster) -> None:
         committed = await peer.ask(COMMIT, 9)
         assert (await peer.ask(heartbeat(SHARE_GROUP, "m", 0, ["t"]))).error_code == 0
         assert (await peer.ask(heartbeat(SHARE_GROUP, "m", -1))).error_code == 0
-    assert [each.error_code for each in committed.topics[0].partitions] == [0]
+    assert [partition.error_code for partition in committed.topics[0].partitions] == [0]
     assert cluster.authorizer.acls is not None
     cluster.authorizer.acls.delete(cluster.authorizer.acls.find(AclFilter()))
 

@@ -148,7 +148,7 @@ async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_truncates_its_o
             await cluster.until_in_sync("t")
             assert (await new.produce("t", batch(b"third"))).base_offset == 2
         logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
-        assert len({b"".join(each.data for each in log.batches()) for log in logs}) == 1
+        assert len({b"".join(batch.data for batch in log.batches()) for log in logs}) == 1
         assert {log.high_watermark for log in logs} == {3}
 
 
@@ -329,15 +329,15 @@ def test_acknowledged_records_are_not_lost_repeated_or_reordered_under_faults(se
             await cluster.until_in_sync("t", timeout=100.0)
             await asyncio.sleep(10)
             logs = [node.replica_manager.partitions["t", 0].log for node in cluster.nodes.values()]
-            contents = [[each.data for each in log.batches()] for log in logs]
+            contents = [[batch.data for batch in log.batches()] for log in logs]
             assert contents[0] == contents[1] == contents[2]
             assert len({log.high_watermark for log in logs}) == 1
             assert logs[0].high_watermark == logs[0].end_offset
             values = [
                 bytes(value or b"")
                 for data in contents[0]
-                for each in split_batches(data)
-                for value in each.columns().values
+                for split_batch in split_batches(data)
+                for value in split_batch.columns().values
             ]
             return writer.acknowledged, values
 

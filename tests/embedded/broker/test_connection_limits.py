@@ -20,7 +20,7 @@ RATE = "max.connection.creation.rate"
 
 
 async def answered_after(cluster: EmbeddedCluster) -> float:
-    """The seconds until a new client has its first answer."""
+    """Return the seconds until a new client has its first answer."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with Peer(cluster) as peer:
@@ -57,7 +57,7 @@ async def test_a_new_rate_counts_for_the_connections_that_wait() -> None:
             waits = [group.create_task(answered_after(cluster)) for _ in range(100)]
             await asyncio.sleep(3.5)
             cluster.controller.settings.replace_dynamic("1", {RATE: "1000"})
-        assert max(each.result() for each in waits) <= 5
+        assert max(wait.result() for wait in waits) <= 5
 
 
 @pytest.mark.parametrize("limit", ["the rate", "the quota of the address"])
@@ -133,7 +133,9 @@ async def test_connections_that_the_quota_of_their_address_refuses_take_no_place
             connections = cluster.nodes[1].connections
             for _ in range(5):
                 refused.append(await stack.enter_async_context(Peer(cluster)))
-                await until(lambda: sum(each.is_refused for each in connections) == len(refused), "it is refused")
+                await until(
+                    lambda: sum(connection.is_refused for connection in connections) == len(refused), "it is refused"
+                )
             await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0, remove=True))
             assert await answered_after(cluster) == pytest.approx(0, abs=1e-3)
             for each in refused:

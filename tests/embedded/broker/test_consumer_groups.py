@@ -41,8 +41,8 @@ CLASSIC = JoinGroupRequest(
 
 
 async def coordinator(cluster: EmbeddedCluster) -> int:
-    """The node that coordinates the group. The first request for it creates the offsets topic."""
-    running = next(each for each in cluster.nodes.values() if each.is_running)
+    """Return the node that coordinates the group. The first request for it creates the offsets topic."""
+    running = next(node for node in cluster.nodes.values() if node.is_running)
     async with Peer(cluster, running.node_id) as peer:
         (found,) = (await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
     assert found.error_code == ErrorCode.NONE

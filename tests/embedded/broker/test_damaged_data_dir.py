@@ -27,7 +27,7 @@ async def run(path: Path, brokers: int = 1, **settings: Any) -> AsyncIterator[Em
 
 
 async def write(cluster: EmbeddedCluster, *values: str, **settings: Any) -> list[int]:
-    """The offsets of values that a new producer wrote, each in a batch of its own."""
+    """Return the offsets of values that a new producer wrote, each in a batch of its own."""
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector, **settings) as producer:
         if "transactional_id" not in settings:
             return [(await producer.send("orders", value)).offset for value in values]
@@ -40,7 +40,7 @@ def values(cluster: EmbeddedCluster) -> list[str]:
 
 
 async def filled(path: Path, brokers: int = 1, **settings: Any) -> list[str]:
-    """A data directory with records. Returns their values."""
+    """Return a data directory with records. Returns their values."""
     written = [f"order {number}" for number in range(COUNT)]
     async with run(path, brokers, **settings) as cluster:
         await cluster.create_topic("orders", 1, brokers)

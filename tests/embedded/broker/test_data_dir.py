@@ -361,7 +361,7 @@ async def test_a_change_of_two_files_is_undone_in_both_if_the_disk_refuses_one(t
 
 
 async def outcome(change: Change, client: Admin) -> str:
-    """The text of the error of a change, or of its result."""
+    """Return the text of the error of a change, or of its result."""
     try:
         return repr(await change(client))
     except BrokerError as error:

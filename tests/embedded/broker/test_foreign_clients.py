@@ -257,7 +257,7 @@ async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: 
     assert sorted(set(found)) == VALUES
     async with Admin(servers) as admin:
         offsets = (await admin.groups.offsets("g"))["g"]
-    assert sum(each.offset for each in offsets.values()) == COUNT
+    assert sum(offset.offset for offset in offsets.values()) == COUNT
 
 
 @pytest.mark.thorough
@@ -318,13 +318,13 @@ async def test_librdkafka_administers_groups_and_offsets(cluster: EmbeddedCluste
         assert described.state == confluent.ConsumerGroupState.EMPTY
         asked = confluent.ConsumerGroupTopicPartitions("g")
         committed = admin.list_consumer_group_offsets([asked])["g"].result(DEADLINE)
-        assert sum(each.offset for each in committed.topic_partitions) == COUNT
+        assert sum(topic_partition.offset for topic_partition in committed.topic_partitions) == COUNT
         moved = confluent.ConsumerGroupTopicPartitions("g", [confluent.TopicPartition("t", 0, 0)])
         admin.alter_consumer_group_offsets([moved])["g"].result(DEADLINE)
-        latest = admin.list_offsets({each: module.OffsetSpec.latest() for each in partitions})
+        latest = admin.list_offsets({partition: module.OffsetSpec.latest() for partition in partitions})
         ends = {each.partition: found.result(DEADLINE).offset for each, found in latest.items()}
         assert sum(ends.values()) == COUNT
-        highest = admin.list_offsets({each: module.OffsetSpec.max_timestamp() for each in partitions})
+        highest = admin.list_offsets({partition: module.OffsetSpec.max_timestamp() for partition in partitions})
         assert all(found.result(DEADLINE).offset >= 0 for found in highest.values())
         deleted = admin.delete_records([confluent.TopicPartition("t", 1, 2)])
         assert [found.result(DEADLINE).low_watermark for found in deleted.values()] == [2]
@@ -339,7 +339,7 @@ async def test_librdkafka_administers_groups_and_offsets(cluster: EmbeddedCluste
         settings = admin.describe_configs([resource])[resource].result(DEADLINE)
         assert settings["cleanup.policy"].value == "delete,compact"
         topic = admin.describe_topics(confluent.TopicCollection(["t"]))["t"].result(DEADLINE)
-        assert [len(each.isr) for each in topic.partitions] == [3] * PARTITIONS
+        assert [len(partition.isr) for partition in topic.partitions] == [3] * PARTITIONS
         cluster_seen = admin.describe_cluster(include_authorized_operations=True).result(DEADLINE)
         assert len(cluster_seen.nodes) == 3
         admin.delete_consumer_groups(["g"])["g"].result(DEADLINE)
@@ -400,7 +400,7 @@ async def test_aiokafka_administers(cluster: EmbeddedCluster) -> None:
         assert "55" in str(described)
         assert await admin.list_consumer_groups() == []
         offsets = await admin.list_consumer_group_offsets("g", partitions=[structs.TopicPartition("made", 0)])
-        assert [each.offset for each in offsets.values()] == [-1]
+        assert [offset.offset for offset in offsets.values()] == [-1]
         await admin.delete_topics(["made"])
         assert "made" not in await admin.list_topics()
     finally:

@@ -47,7 +47,7 @@ async def assert_alive(cluster: EmbeddedCluster) -> None:
 
 
 async def ended(peer: Peer) -> bool:
-    """Whether the node closes the connection."""
+    """Return whether the node closes the connection."""
     try:
         async with asyncio.timeout(DEADLINE):
             while await peer.stream.read_frame() is not None:
@@ -355,9 +355,9 @@ async def test_a_client_that_never_reads_stalls_only_itself(cluster: EmbeddedClu
         await asyncio.sleep(0.05)
         await assert_alive(cluster)
         waiting = [
-            each.stream.transport.get_write_buffer_size()
-            for each in cluster.nodes[1].connections
-            if each.stream.transport is not None
+            connection.stream.transport.get_write_buffer_size()
+            for connection in cluster.nodes[1].connections
+            if connection.stream.transport is not None
         ]
         assert max(waiting) < 4 * 1024 * 1024
 

@@ -40,7 +40,7 @@ def values(cluster: EmbeddedCluster, topic: str = "t") -> list[bytes | None]:
 
 def request_for(partitions: Iterable[int], records: bytes) -> ProduceRequest:
     request = produce_request("t", records)
-    data = [ProduceRequestPartition(index=each, records=records) for each in partitions]
+    data = [ProduceRequestPartition(index=partition, records=records) for partition in partitions]
     request.topic_data[0].partition_data = data
     return request
 
@@ -171,7 +171,7 @@ async def test_a_refused_batch_keeps_no_decompressed_records(one: EmbeddedCluste
             assert tracemalloc.get_traced_memory()[1] < 30 * MB
         finally:
             tracemalloc.stop()
-    refused = {each.error_code for each in answer.responses[0].partition_responses}
+    refused = {partition_response.error_code for partition_response in answer.responses[0].partition_responses}
     assert refused == {ErrorCode.INVALID_RECORD}
 
 
@@ -186,7 +186,7 @@ async def test_few_batches_of_a_request_are_compressed_again_before_the_handler(
             assert tracemalloc.get_traced_memory()[1] < 30 * MB
         finally:
             tracemalloc.stop()
-    refused = {each.error_code for each in answer.responses[0].partition_responses}
+    refused = {partition_response.error_code for partition_response in answer.responses[0].partition_responses}
     assert refused == {ErrorCode.KAFKA_STORAGE_ERROR}
 
 
@@ -197,12 +197,14 @@ async def test_batches_that_the_preparation_leaves_out_are_checked_and_appended(
     await one.create_topic("t", 3, configs={"compression.type": "uncompressed"})
     async with Peer(one) as peer:
         answer = await peer.ask(request_for(range(3), produced(bytes(1000), compression=Compression.ZSTD)), 12)
-    assert {each.error_code for each in answer.responses[0].partition_responses} == {ErrorCode.NONE}
+    assert {partition_response.error_code for partition_response in answer.responses[0].partition_responses} == {
+        ErrorCode.NONE
+    }
     assert values(one) == [bytes(1000)] * 3
 
 
 def preparation(cluster: EmbeddedCluster, request: ProduceRequest) -> tuple[RequestContext, list[LongWork]]:
-    """The pending work before the handler of a request, and the context that gets its results."""
+    """Return the pending work before the handler of a request, and the context that gets its results."""
     node = cluster.nodes[1]
     context = RequestContext(
         node.parts, next(iter(node.connections)), RequestHeader(ProduceRequest.api_key, 12, 1, "p")

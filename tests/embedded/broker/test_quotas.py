@@ -191,7 +191,7 @@ async def test_the_quota_of_controller_mutations_refuses_or_delays_by_version() 
         async with Peer(cluster) as peer:
             await peer.ask(alter({"client-id": "peer"}, "controller_mutation_rate", 1.0))
             created = await peer.ask(topics("a", "b"), 7)
-            assert [each.error_code for each in created.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+            assert [topic.error_code for topic in created.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
             assert created.throttle_time_ms == pytest.approx(9_000, abs=10)  # 20 partitions, 11 saved up
             assert set(cluster.nodes[1].metadata.topics) == {"a"}
             loop = asyncio.get_running_loop()

@@ -57,7 +57,7 @@ class Group:
         self.follower = 3 - self.coordinator
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
-        """The answer of the coordinator."""
+        """Return the answer of the coordinator."""
         async with Peer(self.cluster, self.coordinator) as peer:
             return await peer.ask(request, version)
 
@@ -128,7 +128,8 @@ class ClassicMember:
 
 
 async def while_frozen(group: Group, call: Coroutine[Any, Any, Any]) -> Any:
-    """The answer to a call that began while the follower was frozen. It must come after the follower was thawed."""
+    """Return the answer to a call that began while the follower was frozen. It must come after the follower was
+    thawed."""
     await group.cluster.freeze(group.follower)
     calling = asyncio.create_task(call)
     await asyncio.sleep(1)
@@ -250,7 +251,7 @@ async def test_a_description_of_a_group_has_what_the_replicas_have(kind: str) ->
         assert await group.describe() == before
         await cluster.thaw(group.follower)
         await second
-        assert [each.member_id for each in (await group.describe())[0].members] == ["a", "b"]
+        assert [member.member_id for member in (await group.describe())[0].members] == ["a", "b"]
 
 
 @both

@@ -30,11 +30,11 @@ BROKER = 4
 
 
 async def described(peer: Peer, *names: str) -> dict[str, str | None]:
-    """The values in DescribeConfigs of broker 1."""
+    """Return the values in DescribeConfigs of broker 1."""
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=list(names) or None)
     (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource]))).results
     assert result.error_code == 0
-    return {each.name: each.value for each in result.configs}
+    return {config.name: config.value for config in result.configs}
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ async def test_compacted_topics_are_compacted_by_their_settings() -> None:
 
 
 async def every_setting(peer: Peer, broker: str) -> dict[str, DescribeConfigsResourceResult]:
-    """The settings, with their synonyms, of a broker, or, with "", of all brokers."""
+    """Return the settings, with their synonyms, of a broker, or, with "", of all brokers."""
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name=broker, configuration_keys=None)
     (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True))).results
-    return {each.name: each for each in result.configs}
+    return {config.name: config for config in result.configs}
 
 
 async def set_on_broker(peer: Peer, broker: str, name: str, value: str) -> ErrorCode:
@@ -163,7 +163,7 @@ async def test_the_settings_of_all_brokers_have_one_source(one: EmbeddedCluster)
     async with Peer(one) as peer:
         await set_on_broker(peer, "", "message.max.bytes", "2000000")
         setting = (await every_setting(peer, ""))["message.max.bytes"]
-        assert [(each.value, each.source) for each in setting.synonyms] == [("2000000", 3)]
+        assert [(synonym.value, synonym.source) for synonym in setting.synonyms] == [("2000000", 3)]
 
 
 async def test_the_settings_of_an_authorizer_are_listed_without_values() -> None:

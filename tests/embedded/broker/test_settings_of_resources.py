@@ -30,7 +30,7 @@ async def described(peer: Peer, kind: int, name: str) -> dict[str, DescribeConfi
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True))).results
     assert result.error_code == 0
-    return {each.name: each for each in result.configs}
+    return {config.name: config for config in result.configs}
 
 
 async def altered(peer: Peer, kind: int, resource: str, name: str, value: str | None, operation: int = SET) -> int:
@@ -97,7 +97,7 @@ async def test_the_whole_cluster_has_one_number_of_in_sync_replicas_from_4_1_on(
         await cluster.create_topic("t")
         resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None)
         (result,) = (await peer.ask(DescribeConfigsRequest(resources=[resource]), 2)).results
-        assert {each.name: each.config_source for each in result.configs}["min.insync.replicas"] == source
+        assert {config.name: config.config_source for config in result.configs}["min.insync.replicas"] == source
 
 
 async def test_the_number_of_in_sync_replicas_of_the_cluster_cannot_be_removed(one: EmbeddedCluster) -> None:
@@ -195,7 +195,7 @@ async def test_a_group_without_settings_has_those_of_the_broker(one: EmbeddedClu
         assert len(found) == 17
         session = found["consumer.session.timeout.ms"]
         assert (session.value, session.config_source) == ("45000", DEFAULT)
-        assert [each.name for each in session.synonyms] == ["group.consumer.session.timeout.ms"]
+        assert [synonym.name for synonym in session.synonyms] == ["group.consumer.session.timeout.ms"]
         assert len(await described(peer, CLIENT_METRICS, "any")) == 3
         assert (await peer.ask(ListConfigResourcesRequest(resource_types=[99]))).error_code == (
             ErrorCode.UNSUPPORTED_VERSION

@@ -71,17 +71,17 @@ def test_a_node_remembers_a_limited_number_of_clients(monkeypatch: pytest.Monkey
             codes = [
                 await peer.ask(
                     PushTelemetryRequest(
-                        client_instance_id=each.client_instance_id,
-                        subscription_id=each.subscription_id,
+                        client_instance_id=answer.client_instance_id,
+                        subscription_id=answer.subscription_id,
                         terminating=False,
                         compression_type=0,
                         metrics=b"",
                     )
                 )
-                for each in answers
+                for answer in answers
             ]
         expected = [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, *[ErrorCode.NONE] * 3]
-        assert [each.error_code for each in codes] == expected
+        assert [code.error_code for code in codes] == expected
 
     run(main())
 
@@ -136,5 +136,5 @@ async def test_a_stored_pattern_that_is_not_valid_matches_nothing_and_is_logged_
         cluster.controller.settings.replace_resource(CLIENT_METRICS, "old", stored)
         for _ in range(2):
             assert (await subscription(peer)).requested_metrics == []
-    (logged,) = [each.message for each in caplog.records if "matches nothing" in each.message]
+    (logged,) = [record.message for record in caplog.records if "matches nothing" in record.message]
     assert logged.endswith("matches nothing: invalid or unsupported Perl syntax")

@@ -39,8 +39,8 @@ def expected() -> list[bytes]:
 
 
 def committed(cluster: EmbeddedCluster, group: str) -> int:
-    """The group's committed offset of the input, at the coordinator of the group."""
-    groups = next(each.groups for each in cluster.nodes.values() if each.groups.check(group) == 0)
+    """Return the group's committed offset of the input, at the coordinator of the group."""
+    groups = next(node.groups for node in cluster.nodes.values() if node.groups.check(group) == 0)
     return groups.committed(group)["in", 0].offset
 
 
@@ -48,7 +48,7 @@ async def until_committed(cluster: EmbeddedCluster, group: str) -> None:
     """The markers are written after the producer has its answer."""
     async with asyncio.timeout(DEADLINE):
         while ("in", 0) not in next(
-            each.groups.committed(group) for each in cluster.nodes.values() if each.groups.check(group) == 0
+            node.groups.committed(group) for node in cluster.nodes.values() if node.groups.check(group) == 0
         ) or committed(cluster, group) < len(INPUT):
             await asyncio.sleep(0.01)
         while len(cluster.records("out")) < len(INPUT):

@@ -35,7 +35,7 @@ async def test_a_request_to_the_controller_without_time_has_timed_out(one: Embed
         elected = await peer.ask(m.ElectLeadersRequest(topic_partitions=None, timeout_ms=timeout_ms))
         begun = await peer.ask(m.AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=timeout_ms))
     codes = [created.topics[0], deleted.responses[0], grown.results[0], elected, begun]
-    assert [each.error_code for each in codes] == [TIMED_OUT] * 5
+    assert [code.error_code for code in codes] == [TIMED_OUT] * 5
     assert "t" not in one.nodes[1].metadata.topics
 
 
@@ -60,7 +60,7 @@ async def test_topics_are_created_within_kafkas_limits(
 ) -> None:
     async with Peer(one) as peer:
         answer = await peer.ask(m.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
-        assert {each.error_code for each in answer.topics} == codes
+        assert {topic.error_code for topic in answer.topics} == codes
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_a_request_adds_at_most_10_000_partitions(
         await one.create_topic(name)
     async with Peer(one) as peer:
         answer = await peer.ask(m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True))
-    assert [each.error_code for each in answer.results] == codes
+    assert [result.error_code for result in answer.results] == codes
 
 
 async def test_a_wrong_assignment_takes_no_room_from_other_topics(one: EmbeddedCluster) -> None:
@@ -100,7 +100,7 @@ async def test_a_wrong_assignment_takes_no_room_from_other_topics(one: EmbeddedC
         answer = await peer.ask(m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True))
     wrong_assignment = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     codes = [wrong_assignment, NONE, wrong_assignment, ErrorCode.INVALID_PARTITIONS]
-    assert [each.error_code for each in answer.results] == codes
+    assert [result.error_code for result in answer.results] == codes
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_records_are_not_deleted_if_the_topic_is_only_compacted(
     wanted = m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=1)])
     async with Peer(one) as peer:
         (topic,) = (await peer.ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=1000))).topics
-    assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [answer]
+    assert [(partition.error_code, partition.low_watermark) for partition in topic.partitions] == [answer]
 
 
 async def test_records_of_an_internal_topic_are_not_deleted(one: EmbeddedCluster) -> None:
@@ -141,7 +141,7 @@ async def test_records_of_an_internal_topic_are_not_deleted_at_a_follower_either
     for node in three.nodes:
         async with Peer(three, node) as peer:
             answer = await peer.ask(m.DeleteRecordsRequest(topics=[topic], timeout_ms=1000))
-            codes.update(each.error_code for each in answer.topics[0].partitions)
+            codes.update(partition.error_code for partition in answer.topics[0].partitions)
     assert codes == {ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
@@ -157,7 +157,7 @@ async def test_a_marker_needs_a_producer_and_an_epoch(one: EmbeddedCluster, prod
     )
     async with Peer(one) as peer:
         (answer,) = (await peer.ask(m.WriteTxnMarkersRequest(markers=[marker]))).markers
-    codes = [each.error_code for each in answer.topics[0].partitions]
+    codes = [partition.error_code for partition in answer.topics[0].partitions]
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert one.state_of("t", 0).leader == 1
     assert one.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
@@ -170,7 +170,7 @@ async def test_the_markers_of_a_producer_have_one_answer(one: EmbeddedCluster) -
             producer_id=producer_id,
             producer_epoch=0,
             transaction_result=True,
-            topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[each]) for each in partitions],
+            topics=[m.WritableTxnMarkerTopic(name="t", partition_indexes=[partition]) for partition in partitions],
             coordinator_epoch=0,
         )
         for producer_id, partitions in ((7, [0]), (8, []), (7, [1]), (7, [0]))
@@ -178,7 +178,7 @@ async def test_the_markers_of_a_producer_have_one_answer(one: EmbeddedCluster) -
     async with Peer(one) as peer:
         (answer,) = (await peer.ask(m.WriteTxnMarkersRequest(markers=markers))).markers
     (topic,) = answer.topics
-    answered = [(each.partition_index, each.error_code) for each in topic.partitions]
+    answered = [(partition.partition_index, partition.error_code) for partition in topic.partitions]
     assert (answer.producer_id, answered) == (7, [(0, NONE), (1, NONE)])
 
 
@@ -198,7 +198,7 @@ async def test_a_cursor_names_a_topic_and_a_partition(one: EmbeddedCluster, curs
     async with Peer(one) as peer:
         place = m.TopicPartitionCursor(topic_name=cursor[0], partition_index=cursor[1])
         answer = await peer.ask(m.DescribeTopicPartitionsRequest(topics=[topic], cursor=place))
-    assert [each.error_code for each in answer.topics] == [INVALID]
+    assert [topic.error_code for topic in answer.topics] == [INVALID]
 
 
 async def test_a_topic_without_partitions_is_left_out_of_the_answer(one: EmbeddedCluster) -> None:
@@ -233,7 +233,10 @@ async def test_an_epoch_below_all_of_the_log_ends_where_the_log_begins(one: Embe
     async with Peer(one) as peer:
         await peer.produce("t", produced(b"x", timestamp=-1))
         answer = await peer.ask(m.OffsetForLeaderEpochRequest(topics=[topic]))
-    assert [(each.leader_epoch, each.end_offset) for each in answer.topics[0].partitions] == [(-5, 0), (-1, -1)]
+    assert [(partition.leader_epoch, partition.end_offset) for partition in answer.topics[0].partitions] == [
+        (-5, 0),
+        (-1, -1),
+    ]
 
 
 @pytest.mark.parametrize("version, code", [(3, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (5, None)])
@@ -271,7 +274,7 @@ async def test_a_group_that_is_named_twice_is_deleted_once(one: EmbeddedCluster)
     async with Peer(one) as peer:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         answer = await peer.ask(m.DeleteGroupsRequest(groups_names=["g", "g"]))
-    assert [each.error_code for each in answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert [result.error_code for result in answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 async def test_an_empty_name_of_a_group_is_not_valid(one: EmbeddedCluster) -> None:
@@ -304,7 +307,7 @@ async def test_the_id_of_a_share_member_is_as_long_as_a_uuid(
     async with Peer(one) as peer:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         answers: list[Any] = [await peer.ask(heartbeat), await peer.ask(fetch)]
-        assert [each.error_code for each in answers] == [code, code]
+        assert [answer.error_code for answer in answers] == [code, code]
 
 
 # Quotas.
@@ -430,7 +433,7 @@ async def test_quotas_of_many_entities_are_checked_in_one_pass(one: EmbeddedClus
         began = time.process_time()
         answer = await peer.ask(m.AlterClientQuotasRequest(entries=entries, validate_only=True))
         assert time.process_time() - began < 3  # 0.1 s; with a search for each entity 6 s
-    assert [each.entity[0].entity_name for each in answer.entries] == [f"u{index}" for index in range(5_000)]
+    assert [entry.entity[0].entity_name for entry in answer.entries] == [f"u{index}" for index in range(5_000)]
 
 
 @pytest.mark.parametrize("level", [2, -1])
@@ -464,9 +467,9 @@ async def test_a_partition_that_is_named_twice_has_one_answer(one: EmbeddedClust
     async with Peer(one) as peer:
         (produced_to,) = (await peer.ask(request, 12)).responses
         (deleted_from,) = (await peer.ask(delete)).topics
-    assert [each.base_offset for each in produced_to.partition_responses] == [0]
+    assert [partition_response.base_offset for partition_response in produced_to.partition_responses] == [0]
     assert [record.value for record in one.records("t")] == [b"last"]
-    assert [(each.error_code, each.low_watermark) for each in deleted_from.partitions] == [(NONE, 0)]
+    assert [(partition.error_code, partition.low_watermark) for partition in deleted_from.partitions] == [(NONE, 0)]
 
 
 async def test_a_group_of_another_type_has_no_share_offsets(one: EmbeddedCluster) -> None:
@@ -501,7 +504,7 @@ async def test_share_offsets_are_deleted_once(one: EmbeddedCluster) -> None:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         await peer.ask(alter)
         answers = [(await peer.ask(delete)).responses[0] for _ in range(2)]
-    assert [each.error_code for each in answers] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [answer.error_code for answer in answers] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert answers[1].error_message == "There is no offset information to delete."
     assert answers[1].topic_id == ZERO_UUID
 
@@ -521,9 +524,9 @@ async def test_the_offset_of_a_share_partition_is_described_once(one: EmbeddedCl
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         (altered,) = (await peer.ask(alter)).responses
         (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
-    assert [each.partition_index for each in altered.partitions] == [0, 1]
+    assert [partition.partition_index for partition in altered.partitions] == [0, 1]
     (topic,) = group.topics
-    assert [(each.partition_index, each.start_offset, each.lag) for each in topic.partitions] == [
+    assert [(partition.partition_index, partition.start_offset, partition.lag) for partition in topic.partitions] == [
         (0, 5, -5),
         (1, 5, -5),
     ]

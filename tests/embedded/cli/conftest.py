@@ -33,7 +33,7 @@ class CommandLine:
     capfd: pytest.CaptureFixture[str]
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """The exit status, the output and the errors of a command."""
+        """Return the exit status, the output and the errors of a command."""
         from aiokafka_lite.cli import main
 
         self.monkeypatch.setattr(sys, "argv", ["aiokafka-lite", *arguments])
@@ -46,21 +46,21 @@ class CommandLine:
         return ended.value.code, printed.out, printed.err
 
     def ask(self, *arguments: str) -> str:
-        """The output of a command that succeeds."""
+        """Return the output of a command that succeeds."""
         status, output, errors = self.run(*arguments)
         assert status == 0, errors
         return output
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """The rows of a table, without its headings."""
+        """Return the rows of a table, without its headings."""
         return [line.split("\t") for line in self.ask(*arguments, "--no-headings").splitlines()]
 
     def objects(self, *arguments: str) -> Any:
-        """The JSON that a command prints."""
+        """Return the JSON that a command prints."""
         return json.loads(self.ask(*arguments, "--json"))
 
     def fails(self, *arguments: str, status: int = 1) -> str:
-        """The errors of a command that fails; there is one line."""
+        """Return the errors of a command that fails; there is one line."""
         ended, _, errors = self.run(*arguments)
         assert (ended, errors.count("\n")) == (status, 1), errors
         return errors

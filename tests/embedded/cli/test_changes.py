@@ -13,7 +13,7 @@ from tests.embedded.cli.conftest import CommandLine
 
 
 def outcome(cli: CommandLine, *arguments: str, status: int = 0) -> dict[str, Any]:
-    """The JSON of a command. Its exit status is 1 if it has errors, which are also lines on stderr."""
+    """Return the JSON of a command. Its exit status is 1 if it has errors, which are also lines on stderr."""
     ended, printed, errors = cli.run(*arguments, "--json")
     assert ended == status, errors
     changes = json.loads(printed)

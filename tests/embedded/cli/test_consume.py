@@ -75,7 +75,7 @@ def job(**changes: Any) -> Job:
 
 
 async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.Random) -> InMemory:
-    """A connection to a topic with 50 records in each partition; the brokers answer some requests late."""
+    """Return a connection to a topic with 50 records in each partition; the brokers answer some requests late."""
     await cluster.create_topic("orders", partitions=partitions)
     for number in range(partitions):
         fill(cluster, TopicPartition("orders", number), 50)

@@ -43,7 +43,7 @@ def test_a_member_is_removed_from_its_group(cli: CommandLine, server: EmbeddedKa
         assert "UNKNOWN_MEMBER_ID" in cli.fails("groups", "remove-member", "workers", "--member", "worker-2")
         cli.ask("groups", "remove-member", "workers", "--instance", "worker-1")
         assert member["consumer_id"] not in {
-            each["consumer_id"] for each in cli.objects("groups", "describe", "workers", "--members")
+            object_["consumer_id"] for object_ in cli.objects("groups", "describe", "workers", "--members")
         }
     finally:
         server.call(consumer.close)

@@ -71,7 +71,7 @@ def test_records_that_are_written_during_a_deletion_by_time_stay(cli: CommandLin
     seen = len(server.cluster.history.of(DeleteRecordsRequest))
     cli.ask("records", "delete", "orders", "--before", "1s")
     sent = server.cluster.history.of(DeleteRecordsRequest)[seen:]
-    listed = [each for exchange in sent for topic in exchange.request.topics for each in topic.partitions]  # type: ignore[attr-defined]
+    listed = [partition for exchange in sent for topic in exchange.request.topics for partition in topic.partitions]  # type: ignore[attr-defined]
     limits = {(each.partition_index, each.offset) for each in listed}
     assert limits == {(0, 3), (1, 1)}  # the ends that were found, not the end at the time of the deletion
 
@@ -82,11 +82,11 @@ def test_leaders_are_elected(cli: CommandLine) -> None:
 
 def test_replicas_move_to_other_brokers(cli: CommandLine, tmp_path: Path) -> None:
     def replicas() -> list[list[int]]:
-        """The replicas of both partitions, once none moves."""
+        """Return the replicas of both partitions, once none moves."""
         deadline = time.monotonic() + DEADLINE
         while cli.rows("reassign", "list"):
             assert time.monotonic() < deadline
-        return [each["replicas"] for each in cli.objects("topics", "describe", "orders")]
+        return [object_["replicas"] for object_ in cli.objects("topics", "describe", "orders")]
 
     cli.ask("reassign", "start", "orders", "--brokers", "2,3")
     assert replicas() == [[2, 3], [3, 2]]
@@ -112,7 +112,7 @@ def test_a_wrong_reassignment_is_explained(cli: CommandLine, arguments: tuple[st
 
 def test_log_directories_and_their_replicas(cli: CommandLine) -> None:
     directories = cli.objects("log-dirs", "orders")
-    assert [(each["broker"], each["replicas"]) for each in directories] == [(1, 2), (2, 2), (3, 2)]
+    assert [(directory["broker"], directory["replicas"]) for directory in directories] == [(1, 2), (2, 2), (3, 2)]
     assert directories[0]["size"] > 0
     (first, second) = cli.objects("log-dirs", "orders", "--broker", "2", "--replicas")
     assert (first["broker"], first["topic"], first["partition"], first["future"]) == (2, "orders", 0, False)

@@ -63,7 +63,7 @@ def test_a_line_that_is_no_record_ends_the_command_with_its_number(cli: CommandL
 
 def test_tombstones_are_written_and_printed(cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer) -> None:
     produce(cli, tmp_path, "deleted", rb"a:" + b"\n" + rb":b" + b"\n", "-k", ":", "--null", "")
-    assert {(each.key, each.value) for each in server.records("deleted")} == {(b"a", None), (None, b"b")}
+    assert {(record.key, record.value) for record in server.records("deleted")} == {(b"a", None), (None, b"b")}
     printed = consume(cli, "deleted", "--format", "key-value", "--null", "NULL")
     assert sorted(printed.splitlines()) == ["NULL\tb", "a\tNULL"]
 

@@ -24,7 +24,7 @@ def test_a_share_group_is_shown_moved_and_deleted(cli: CommandLine, server: Embe
         return consumer
 
     def lag() -> int:
-        return sum(each["lag"] or 0 for each in cli.objects("share-groups", "describe", "billing"))
+        return sum(object_["lag"] or 0 for object_ in cli.objects("share-groups", "describe", "billing"))
 
     consumer = server.call(consume)
     try:

@@ -140,7 +140,7 @@ def test_a_topic_that_a_producer_creates_is_reported(cli: CommandLine, tmp_path:
 
 
 def complete(cli: CommandLine, typed: str) -> tuple[list[str], str]:
-    """The words that bash shows for the typed text, and the errors. Bash makes several words of ``orders:0``."""
+    """Return the words that bash shows for the typed text, and the errors. Bash makes several words of ``orders:0``."""
     words = [piece for word in typed.split(" ") for piece in re.split("([:=]+)", word) if piece or not word]
     cli.monkeypatch.setenv("_AIOKAFKA_LITE_COMPLETE", "complete_bash")
     cli.monkeypatch.setenv("COMP_WORDS", "\n".join(["aiokafka-lite", *words]))

@@ -57,7 +57,7 @@ def with_topic_id(topic_id: bytes) -> Callable[[Any], Any]:
 
 
 def alterations(request: type[Request[Any]], version: int | None = None) -> Iterator[Alteration]:
-    """All alterations of the response to a request, in a version, by default the newest."""
+    """Yield all alterations of the response to a request, in a version, by default the newest."""
     response: type[Response] = request.response
     yield from _of_struct(response, request.versions.last if version is None else version)
 

@@ -155,7 +155,7 @@ async def _heals(api: Any, alteration: Alteration) -> list[str]:
     for name, count in sent.items():
         if count > MOST_A_SECOND * WRONG_FOR:
             scene.wrong.append(f"{count / WRONG_FOR:.0f} {name} a second")
-    return [f"{alteration}: {each}" for each in dict.fromkeys(scene.wrong)]
+    return [f"{alteration}: {fromkey}" for fromkey in dict.fromkeys(scene.wrong)]
 
 
 def _failures(api: Any, chosen: Iterable[Alteration]) -> str:
@@ -165,7 +165,7 @@ def _failures(api: Any, chosen: Iterable[Alteration]) -> str:
 def test_an_alteration_changes_the_structs_of_lists() -> None:
     broker = MetadataResponseBroker(node_id=1, host="a", port=9092, rack=None)
     answer = MetadataResponse(brokers=[broker], cluster_id="c", controller_id=1, topics=[])
-    assert [each.port for each in Alteration(MetadataResponseBroker, "port", -1)(answer).brokers] == [-1]
+    assert [broker.port for broker in Alteration(MetadataResponseBroker, "port", -1)(answer).brokers] == [-1]
 
 
 @pytest.mark.thorough

@@ -25,7 +25,7 @@ def capped(api: Any, version: int) -> EmbeddedCluster:
 
 
 async def outcome(call: Callable[[], Awaitable[object]]) -> KafkaError | None:
-    """The KafkaError of the call, None if it succeeds. Anything else fails the test."""
+    """Return the KafkaError of the call, None if it succeeds. Anything else fails the test."""
     try:
         async with asyncio.timeout(200):
             await call()

@@ -74,10 +74,10 @@ async def test_a_cluster_works_after_a_call_that_was_cancelled(name: str) -> Non
             if is_over:
                 break
         await works(cluster)
-        for topic in [each for each in cluster.controller.topics if each.startswith("topic-")]:
+        for topic in [topic for topic in cluster.controller.topics if topic.startswith("topic-")]:
             await cancel_after(0, cluster.delete_topic(topic))
             await cluster.delete_topic(topic)
-        assert [each for each in cluster.controller.topics if each.startswith("topic-")] == []
+        assert [topic for topic in cluster.controller.topics if topic.startswith("topic-")] == []
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True], ids=["memory", "disk"])

@@ -27,7 +27,7 @@ def every_answer_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def damaged_response() -> bytes:
-    """A response whose last topic lacks its end."""
+    """Return a response whose last topic lacks its end."""
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9092)],
         topics=[MetadataResponseTopic(error_code=0, name=name, partitions=[]) for name in ("first", "last")],
@@ -38,7 +38,7 @@ def damaged_response() -> bytes:
 
 
 async def found_by_a_new_client(cluster: EmbeddedCluster, *names: str) -> dict[str, TopicView]:
-    """The topics that a client without an earlier answer finds."""
+    """Return the topics that a client without an earlier answer finds."""
     async with client_of(cluster) as client:
         return {name: await client.topic(name) for name in names}
 

@@ -539,7 +539,8 @@ async def test_a_missing_topic_is_logged_once_and_so_is_its_creation(
 
 
 async def _turns_while(work: Awaitable[object], each: Callable[[], object]) -> int:
-    """The number of turns that another task gets until ``work`` is done. The task calls ``each`` in each turn."""
+    """Return the number of turns that another task gets until ``work`` is done. The task calls ``each`` in each
+    turn."""
     turns = 0
 
     async def count() -> None:

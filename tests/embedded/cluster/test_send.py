@@ -33,7 +33,7 @@ def receivers(cluster: EmbeddedCluster, request: type[Request[Any]]) -> list[int
 
 
 def coordinated_by(cluster: EmbeddedCluster, node_id: int) -> FindCoordinatorResponse:
-    """The FindCoordinator v4 response that names ``node_id`` as the coordinator of the group "g"."""
+    """Return the FindCoordinator v4 response that names ``node_id`` as the coordinator of the group "g"."""
     node = cluster.nodes[node_id]
     found = FindCoordinatorResponseCoordinator(key="g", node_id=node_id, host=node.host, port=node.port)
     return FindCoordinatorResponse(coordinators=[found])

@@ -43,7 +43,7 @@ CLOSED = "127.0.0.1:1"
 
 
 async def start_error(servers: str, *causes: str) -> KafkaError:
-    """The error of a start. Its timeout leaves it the time to find these causes."""
+    """Return the error of a start. Its timeout leaves it the time to find these causes."""
 
     async def start(timeout: float) -> None:
         await Client(ClientConfig(bootstrap_servers=servers, api_timeout=timeout)).start()
@@ -325,7 +325,7 @@ async def test_a_second_start_is_refused() -> None:
 
 
 async def _start_in_vain(servers: str) -> str:
-    """The error of a client whose server accepts connections and answers nothing."""
+    """Return the error of a client whose server accepts connections and answers nothing."""
     with pytest.raises(KafkaTimeout, match="did not answer ApiVersions") as failed:
         await Admin(servers, connect_timeout=0.1).start(timeout=0.5)
     return str(failed.value)

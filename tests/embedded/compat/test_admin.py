@@ -73,7 +73,7 @@ async def test_resources_are_described_each_with_its_own_names(
     orders = config_resource.ConfigResource("topic", "orders", {"max.message.bytes": None})
     bills = config_resource.ConfigResource("topic", "bills", {"retention.ms": None})
     (response,) = await admin.describe_configs([orders, bills])
-    found = [(each[3], [entry[:2] for entry in each[4]]) for each in response.resources]
+    found = [(resource[3], [entry[:2] for entry in resource[4]]) for resource in response.resources]
     assert found == [("orders", [("max.message.bytes", "1048588")]), ("bills", [("retention.ms", "1000")])]
 
 
@@ -84,7 +84,11 @@ async def test_settings_of_several_resources_are_set(
     given = {"bills": {"retention.ms": "1000"}, "none": {}, "orders": {"retention.ms": "2000"}}
     resources = [config_resource.ConfigResource("topic", name, configs) for name, configs in given.items()]
     responses = await admin.alter_configs(resources)
-    assert [(each[0], each[3]) for each in responses[0].resources] == [(0, "bills"), (3, "none"), (0, "orders")]
+    assert [(resource[0], resource[3]) for resource in responses[0].resources] == [
+        (0, "bills"),
+        (3, "none"),
+        (0, "orders"),
+    ]
     assert cluster.controller.topics["bills"].configs["retention.ms"] == "1000"
     assert cluster.controller.topics["orders"].configs["retention.ms"] == "2000"
 
@@ -159,7 +163,7 @@ async def test_an_admin_client_that_cannot_start_can_be_closed(library: Any) -> 
 async def test_a_second_start_keeps_the_running_client(cluster: EmbeddedCluster) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     outcomes = await asyncio.gather(admin.start(), admin.start(), return_exceptions=True)
-    assert [type(each) for each in outcomes] == [type(None), IllegalStateError]
+    assert [type(outcome) for outcome in outcomes] == [type(None), IllegalStateError]
     with pytest.raises(IllegalStateError, match="is started already"):
         await admin.start()
     assert await admin.list_topics() == ["orders"]

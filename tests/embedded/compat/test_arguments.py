@@ -15,7 +15,7 @@ from aiokafka_lite.settings.checks import log_unusual
 
 
 async def outcome(call: Callable[[], Any]) -> str:
-    """The name of the exception that the call raises, or "none"."""
+    """Return the name of the exception that the call raises, or "none"."""
     try:
         result = call()
         if asyncio.iscoroutine(result):
@@ -111,4 +111,4 @@ async def test_a_long_time_in_milliseconds_is_not_logged(caplog: pytest.LogCaptu
     log_unusual.cache_clear()
     AIOKafkaConsumer(group_id="billing", max_poll_interval_ms=2**31 - 1, connections_max_idle_ms=86_400_000 * 30)
     AIOKafkaProducer(request_timeout_ms=86_400_000, metadata_max_age_ms=86_400_000 * 30)
-    assert not [each for each in caplog.messages if "milliseconds" in each]
+    assert not [message for message in caplog.messages if "milliseconds" in message]

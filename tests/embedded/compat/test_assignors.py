@@ -21,7 +21,9 @@ PLACES = {
 
 
 def lowest_rank_first(library: Any, rank: int, assigned: list[Any]) -> Any:
-    """An assignor that gives all partitions to the member of the lowest rank. Appends assignments to ``assigned``."""
+    """Return an assignor that gives all partitions to the member of the lowest rank. Appends assignments to
+    ``assigned``.
+    """
     abstract, protocol = map(importlib.import_module, PLACES[library.name])
 
     class LowestRankFirst(abstract.AbstractPartitionAssignor):  # type: ignore[name-defined, misc]
@@ -42,7 +44,7 @@ def lowest_rank_first(library: Any, rank: int, assigned: list[Any]) -> Any:
 
         def on_assignment(self, assignment: Any) -> None:
             assigned.append(([tuple(each) for each in assignment.assignment], assignment.user_data))
-            assert [tuple(each) for each in assignment.partitions()] == [
+            assert [tuple(partition) for partition in assignment.partitions()] == [
                 (topic, number) for topic, numbers in assignment.assignment for number in numbers
             ]
 
@@ -74,7 +76,7 @@ async def test_an_assignor_of_the_program_assigns_partitions(library: Any, clust
 
 
 def assignor_of(library: Any, name: str) -> Any:
-    """One of aiokafka's assignors."""
+    """Return one of aiokafka's assignors."""
     if library.name == "compat":
         return getattr(assignors, f"{name}PartitionAssignor")
     package = {"Sticky": "sticky.sticky_assignor"}.get(name, name.lower())
@@ -123,12 +125,12 @@ async def test_members_with_an_extended_sticky_assignor_keep_partitions(library:
             )
             await stack.enter_async_context(members[-1])
             async with asyncio.timeout(DEADLINE):
-                while {len(each.assignment()) for each in members} != {6 // len(members)}:
-                    for each in members:
-                        await each.getmany(timeout_ms=5)
+                while {len(member.assignment()) for member in members} != {6 // len(members)}:
+                    for member in members:
+                        await member.getmany(timeout_ms=5)
 
         await join()
         await join()
-        before = [each.assignment() for each in members]
+        before = [member.assignment() for member in members]
         await join()
         assert [each.assignment() < owned for each, owned in zip(members, before, strict=False)] == [True, True]

@@ -27,7 +27,7 @@ async def test_a_health_check_fetches_metadata(library: Any, cluster: EmbeddedCl
             assert found.topics() == {"orders"}
             assert found.partitions_for_topic("orders") == {0, 1}
             assert found.partitions_for_topic("bills") is None
-            assert {(each.nodeId, each.host) for each in found.brokers()} == {(1, "127.0.0.1"), (2, "127.0.0.1")}
+            assert {(broker.nodeId, broker.host) for broker in found.brokers()} == {(1, "127.0.0.1"), (2, "127.0.0.1")}
             partition = library.TopicPartition("orders", 1)
             leader = found.leader_for_partition(partition)
             assert leader == cluster.leader_of("orders", 1)
@@ -42,8 +42,8 @@ async def test_the_brokers_of_a_started_client_are_known(library: Any, cluster: 
     async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         await producer.send_and_wait("orders", b"two coffees")
         known = producer.client.cluster
-        assert {each.nodeId for each in known.brokers()} == {1, 2}
-        assert {str(each.port) for each in known.brokers()} <= set(
+        assert {broker.nodeId for broker in known.brokers()} == {1, 2}
+        assert {str(broker.port) for broker in known.brokers()} <= set(
             cluster.bootstrap_servers.replace(",", ":").split(":")
         )
         assert known.partitions_for_topic("orders") == {0, 1}

@@ -342,7 +342,7 @@ async def test_a_transaction_that_is_cancelled_is_whole_or_absent(
     await at_every_turn(call, before)
     await before()
     await producers[0].stop()
-    first, second = ([int(each.value or b"") for each in cluster.records("orders", number)] for number in range(2))
+    first, second = ([int(record.value or b"") for record in cluster.records("orders", number)] for number in range(2))
     assert first == second == sorted(set(first))
     assert set(first) >= set(done)
     if ends_with_error:

@@ -41,7 +41,7 @@ async def test_objects_are_serialized_and_a_partitioner_chooses(library: Any, cl
     )
     async with consumer, asyncio.timeout(DEADLINE):
         records = [await consumer.getone() for _ in range(3)]
-    found = sorted((each.partition, each.offset, each.key, each.value) for each in records)
+    found = sorted((record.partition, record.offset, record.key, record.value) for record in records)
     assert found == [(0, 0, "bb", {"x": 2}), (1, 0, "a", [1]), (1, 1, "a", None)]
 
 

@@ -56,7 +56,7 @@ async def test_a_record_found_for_another_task_reaches_it_while_older_reads_wait
     await cluster.create_topic("dishes", 3)
     partitions = [library.TopicPartition("dishes", number) for number in range(3)]
     async with consumer_of(library, cluster, "dishes") as consumer, asyncio.timeout(DEADLINE):
-        tasks = [asyncio.create_task(consumer.getone(each)) for each in partitions]
+        tasks = [asyncio.create_task(consumer.getone(partition)) for partition in partitions]
         await asyncio.sleep(0)
         await write(library, cluster, 2, b"2", b"3", topic="dishes")
         assert (await tasks[2]).value == b"2"

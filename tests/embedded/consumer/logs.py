@@ -18,12 +18,12 @@ DEADLINE = 30.0
 
 
 def consumer_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
-    """A consumer of the cluster, not started."""
+    """Return a consumer of the cluster, not started."""
     return Consumer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 
 
 def leader(cluster: EmbeddedCluster, partition: TopicPartition) -> Partition:
-    """The leader's replica."""
+    """Return the leader's replica."""
     return cluster.nodes[cluster.leader_of(*partition)].replica_manager.require(partition)
 
 
@@ -32,7 +32,7 @@ async def until_replicated(cluster: EmbeddedCluster, partition: TopicPartition) 
     first = leader(cluster, partition)
     replicas = [cluster.nodes[node].replica_manager.require(partition) for node in first.state.replicas]
     await until(
-        lambda: all(each.log.high_watermark == first.log.end_offset for each in replicas),
+        lambda: all(replica.log.high_watermark == first.log.end_offset for replica in replicas),
         f"{partition} is replicated",
     )
 
@@ -54,7 +54,7 @@ def write_batch(cluster: EmbeddedCluster, partition: TopicPartition, data: bytes
 
 
 def with_data(batch: StoredBatch, data: bytes) -> StoredBatch:
-    """The same batch with other bytes."""
+    """Return the same batch with other bytes."""
     return StoredBatch(batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch, data)
 
 
@@ -71,7 +71,7 @@ def fill(cluster: EmbeddedCluster, partition: TopicPartition, count: int, batch_
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
-    """The next ``count`` records, one by one."""
+    """Return the next ``count`` records, one by one."""
     records: list[Record] = []
     async with asyncio.timeout(DEADLINE):
         async for record in consumer:

@@ -24,7 +24,7 @@ async def orders(cluster: EmbeddedCluster) -> None:
 
 
 async def offsets_of(consumer: Consumer, count: int, **options: int) -> dict[int, list[int]]:
-    """The offsets of so many records by partition, read as Arrow record batches."""
+    """Return the offsets of so many records by partition, read as Arrow record batches."""
     found: dict[int, list[int]] = {}
     async for batch in consumer.batches(**options).to_arrow(["partition", "offset"]):
         for partition, offset in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist()):
@@ -115,7 +115,9 @@ async def test_an_answer_in_flight_leaves_no_gap_behind_a_batch_that_could_not_b
 
         def is_asked_again() -> bool:
             requests = [each.request for each in cluster.history.of(FetchRequest, node=leader)]
-            offsets = [part.fetch_offset for each in requests for topic in each.topics for part in topic.partitions]
+            offsets = [
+                part.fetch_offset for request in requests for topic in request.topics for part in topic.partitions
+            ]
             return 1 in offsets
 
         await until(is_asked_again, "the offset after the batch is asked for")

@@ -27,7 +27,7 @@ async def damaged(cluster: EmbeddedCluster) -> None:
 
 
 async def read_through(consumer: Consumer, seconds: float) -> tuple[list[tuple[int, int]], list[CorruptRecord]]:
-    """The records of some seconds, as (partition, offset), and the raised errors."""
+    """Return the records of some seconds, as (partition, offset), and the raised errors."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     records: list[tuple[int, int]] = []
@@ -137,6 +137,6 @@ async def test_one_read_returns_a_bounded_number_of_headers(cluster: EmbeddedClu
             if way == "poll":
                 headers = [len(record.headers) for record in await consumer.poll(timeout=30.0)]
             else:
-                headers = [len(each) for each in (await anext(consumer.batches())).headers]
+                headers = [len(header) for header in (await anext(consumer.batches())).headers]
             assert 0 < sum(headers) <= MAX_HEADERS
             read += len(headers)

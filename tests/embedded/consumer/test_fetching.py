@@ -30,7 +30,7 @@ FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
 
 
 def fetches(cluster: EmbeddedCluster) -> list[FetchRequest]:
-    """The fetch requests of consumers, not of followers."""
+    """Return the fetch requests of consumers, not of followers."""
     requests = [exchange.request for exchange in cluster.history.of(FetchRequest)]
     return [request for request in requests if request.replica_id < 0 and request.replica_state.replica_id < 0]
 
@@ -344,7 +344,7 @@ async def test_a_batch_above_max_response_size_is_an_error_that_names_the_settin
         assert len(await take(consumer, 100)) == 100
         consumer.assign([SECOND])
         assert len(await take(consumer, 100)) == 100
-    fetched = [each for each in fetches(orders) if each.topics]
+    fetched = [fetch for fetch in fetches(orders) if fetch.topics]
     assert len(fetched) < 40
 
 
@@ -374,7 +374,7 @@ async def test_a_large_answer_is_applied_in_turns_and_a_seek_between_them_counts
         records = [first, *await take(consumer, 40 * (len(numbers) - 1))]
     for number in numbers:
         expected = [39] if number == waiting[-1] else list(range(40))
-        assert [each.offset for each in records if each.partition == number] == expected
+        assert [record.offset for record in records if record.partition == number] == expected
 
 
 # ---- sessions

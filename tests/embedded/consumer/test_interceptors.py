@@ -90,10 +90,10 @@ async def test_commits_are_seen_with_their_offsets(cluster: EmbeddedCluster) -> 
         await take(consumer, 5)
         consumer.mark()
         await consumer.commit()
-        assert [each[FIRST].offset for each in seen.commits] == [5]
+        assert [commit[FIRST].offset for commit in seen.commits] == [5]
         await take(consumer, 3)
         await until(lambda: len(seen.commits) > 1, "the automatic commit")
-    assert [each[FIRST].offset for each in seen.commits] == [5, 7]
+    assert [commit[FIRST].offset for commit in seen.commits] == [5, 7]
 
 
 async def test_an_interceptor_that_fails_does_not_stop_reading(

@@ -60,7 +60,7 @@ async def pushed() -> AsyncIterator[Pushed]:
 
 
 def read(push: ClientMetrics) -> dict[str, float]:
-    """The values of a push by name: of each metric, the last data point."""
+    """Return the values of a push by name: of each metric, the last data point."""
     data = MetricsData.FromString(push.metrics)
     (resource,) = data.resource_metrics
     (scope,) = resource.scope_metrics
@@ -98,7 +98,9 @@ async def test_a_consumer_pushes_fetches_and_its_group(pushed: Pushed) -> None:
     assert "org.apache.kafka.consumer.coordinator.rebalance.latency.avg" in names
     assert all(name.startswith("org.apache.kafka.consumer.coordinator.") for name in names)
     (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
-    assert {each.key: each.value.string_value for each in resource.resource.attributes} == {"group_id": "billing"}
+    assert {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes} == {
+        "group_id": "billing"
+    }
 
 
 async def test_a_share_consumer_pushes_what_java_s_share_consumer_pushes(pushed: Pushed) -> None:
@@ -124,7 +126,9 @@ async def test_a_share_consumer_pushes_what_java_s_share_consumer_pushes(pushed:
     assert totals[f"{group}rebalance.total"] == 1
     assert totals[f"{group}heartbeat.total"] >= 1
     (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
-    assert {each.key: each.value.string_value for each in resource.resource.attributes} == {"group_id": "queue"}
+    assert {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes} == {
+        "group_id": "queue"
+    }
 
 
 async def test_a_client_follows_a_new_subscription(pushed: Pushed) -> None:

@@ -52,7 +52,7 @@ async def orders(cluster: EmbeddedCluster) -> EmbeddedCluster:
 
 
 def fetched(request: FetchRequest, topic: str = "orders", index: int = 0, **parts: Any) -> FetchResponse:
-    """An answer for one partition."""
+    """Return an answer for one partition."""
     fields = {"error_code": 0, "high_watermark": 100, "aborted_transactions": None, "records": b"", **parts}
     topic_id = request.topics[0].topic_id if request.topics else bytes(16)
     if "topic_id" in fields:
@@ -106,7 +106,7 @@ async def test_the_outage_of_a_partition_ends_when_it_is_no_longer_assigned(orde
         consumer.assign([FIRST])
         await consumer.poll(timeout=SECONDS)
         consumer.assign([])
-        assert [each for each in consumer.diagnose().outages if each.lasts_for is not None] == []
+        assert [outage for outage in consumer.diagnose().outages if outage.lasts_for is not None] == []
 
 
 async def test_truncation_checks_that_are_refused_for_long_are_an_outage(caplog: pytest.LogCaptureFixture) -> None:
@@ -284,7 +284,7 @@ async def test_an_answer_to_fetch_about_something_else_is_ignored(
 
 
 def looked_up(*parts: tuple[str, int, int]) -> ListOffsetsResponse:
-    """An answer with (topic, partition, offset) and no error."""
+    """Return an answer with (topic, partition, offset) and no error."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopic(
@@ -360,7 +360,7 @@ async def test_a_truncation_check_that_is_not_answered_is_repeated_with_a_pause(
 
 
 async def until_silent(consumer: Consumer) -> Any:
-    """The records that come before a silence of 20 s."""
+    """Yield the records that come before a silence of 20 s."""
     while records := await consumer.poll(timeout=SECONDS):
         for record in records:
             yield record

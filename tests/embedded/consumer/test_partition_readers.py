@@ -33,7 +33,7 @@ async def slow_int(data: bytes) -> int:
 
 
 async def collect(reader: PartitionReader[Any, Any], count: int) -> list[Any]:
-    """The next values of a reader, one by one."""
+    """Return the next values of a reader, one by one."""
     values: list[Any] = []
     async with asyncio.timeout(30.0):
         async for record in reader:

@@ -510,7 +510,7 @@ async def wide() -> AsyncIterator[EmbeddedCluster]:
 
 
 def looked_up(cluster: EmbeddedCluster) -> list[int]:
-    """The number of partitions in each ListOffsets request."""
+    """Return the number of partitions in each ListOffsets request."""
     requests = [exchange.request for exchange in cluster.history.of(ListOffsetsRequest)]
     return [sum(len(topic.partitions) for topic in request.topics) for request in requests]
 

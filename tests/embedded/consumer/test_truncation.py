@@ -62,7 +62,7 @@ async def truncate(cluster: EmbeddedCluster, offset: int) -> None:
 
 
 def asked(cluster: EmbeddedCluster) -> list[OffsetForLeaderEpochRequest]:
-    """The requests of consumers, not of followers."""
+    """Return the requests of consumers, not of followers."""
     requests = [exchange.request for exchange in cluster.history.of(OffsetForLeaderEpochRequest)]
     return [request for request in requests if request.replica_id < 0]
 

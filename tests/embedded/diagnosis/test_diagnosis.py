@@ -53,9 +53,12 @@ async def test_a_producer_shows_connections_versions_and_buffers(cluster: Embedd
         assert any(line.startswith("orders-1: OPEN") and "open yes" in line for line in producer.diagnose().partitions)
         await delivery
         after = producer.diagnose()
-        (broker,) = [each for each in after.brokers if each.connections]
-        assert {each.purpose: each.state for each in broker.connections} == {"other": "READY", "produce": "READY"}
-        (produce,) = [each for each in broker.connections if each.purpose == "produce"]
+        (broker,) = [broker for broker in after.brokers if broker.connections]
+        assert {connection.purpose: connection.state for connection in broker.connections} == {
+            "other": "READY",
+            "produce": "READY",
+        }
+        (produce,) = [connection for connection in broker.connections if connection.purpose == "produce"]
         assert produce.versions == {"Produce": 13}
         assert "0:0-13 " in broker.offers
         assert after.partitions == ()
@@ -66,13 +69,13 @@ async def test_a_member_shows_its_group_and_its_lag(cluster: EmbeddedCluster) ->
         await producer.send_many("orders", [b"x"] * 10, partition=0)
     async with Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer:
         await anext(consumer)
-        await until(lambda: all(each.lag is not None for each in consumer.diagnose().partitions))
+        await until(lambda: all(partition.lag is not None for partition in consumer.diagnose().partitions))
         diagnosis = consumer.diagnose()
         assert diagnosis.group is not None
         assert (diagnosis.group.state, diagnosis.group.generation, diagnosis.group.owned) == ("STABLE", 1, 2)
         assert diagnosis.group.coordinator == f"1 at {cluster.bootstrap_servers}"
         assert (diagnosis.assigned, diagnosis.lag) == (2, 9)
-        assert {each.partition: (each.position, each.lag) for each in diagnosis.partitions} == {
+        assert {partition.partition: (partition.position, partition.lag) for partition in diagnosis.partitions} == {
             "orders-0": (1, 9),
             "orders-1": (0, 0),
         }
@@ -110,7 +113,7 @@ async def test_brokers_that_are_down_are_shown_without_waiting_for_them(cluster:
         assert "cannot connect" in diagnosis.cluster.unreachable
         assert diagnosis.cluster.metadata_age is not None
         assert diagnosis.cluster.metadata_age >= 60
-        outages = {each.place: each for each in diagnosis.outages}
+        outages = {outage.place: outage for outage in diagnosis.outages}
         broker = outages[f"broker 1 at {cluster.bootstrap_servers}"]
         assert broker.count > 5
         assert broker.lasts_for == pytest.approx(60, abs=1)

@@ -25,7 +25,7 @@ def settings(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The log lines of the client: level, logger and text, without parts that differ between runs."""
+    """Return the log lines of the client: level, logger and text, without parts that differ between runs."""
     return [
         f"{record.levelname} {record.name.removeprefix('aiokafka_lite.')}: {plain(record.message)}"
         for record in caplog.records
@@ -87,8 +87,8 @@ LOST = "INFO net.broker: lost the ONE connection to broker 1 at HOST: LOST"
 SILENT = "WARNING cluster.updater: no broker answers metadata requests: CANNOT CONNECT"
 ANSWERS = "INFO cluster.updater: a broker answered a metadata request after N FAILURES"
 WELL = "INFO net.broker: broker 1 at HOST is reachable again after N FAILURES"
-NOT_FETCHED = "WARNING consumer.fetcher: fetching from broker 1 failed; retrying: LOST"
-FETCHED = "INFO consumer.fetcher: fetched from broker 1 again after N FAILURES"
+NOT_FETCHED = "WARNING consumer.fetch.fetcher: fetching from broker 1 failed; retrying: LOST"
+FETCHED = "INFO consumer.fetch.fetcher: fetched from broker 1 again after N FAILURES"
 
 
 async def test_a_producer(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:

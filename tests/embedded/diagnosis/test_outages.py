@@ -72,7 +72,7 @@ async def test_an_outage_is_two_lines_of_the_log(caplog: pytest.LogCaptureFixtur
     await asyncio.sleep(2.0)
     assert outages.recovered(logger, "producer id", "obtained a producer id")
     assert not outages.recovered(logger, "producer id", "obtained a producer id")
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "no producer id yet: refused"),
         ("INFO", "obtained a producer id after 3 failed attempts in 2.0 s"),
     ]

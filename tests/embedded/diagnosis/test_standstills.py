@@ -96,7 +96,7 @@ async def member(cluster: EmbeddedCluster, stack: AsyncExitStack, **more: Any) -
 
 
 async def without_a_leader(stack: AsyncExitStack, *numbers: int) -> AnyClient:
-    """A consumer of partitions on two brokers. The broker that leads orders-0 is down."""
+    """Return a consumer of partitions on two brokers. The broker that leads orders-0 is down."""
     cluster = await stack.enter_async_context(EmbeddedCluster(brokers=2, tcp=False, seed=1))
     await cluster.create_topic("orders", partitions=2, replication_factor=1)
     await cluster.kill(cluster.leader_of("orders", 0))
@@ -393,7 +393,7 @@ async def test_the_end_of_a_standstill_is_one_line_and_health_is_well_again(
         await asyncio.sleep(20.0)  # virtual time
         assert consumer.health().problems == ()
         assert consumer.diagnose().waits == ()
-    ends = [each for each in caplog.messages if "goes on after" in each]
+    ends = [message for message in caplog.messages if "goes on after" in message]
     assert len(ends) == 1
     assert "'events-.*' matches no topic" in ends[0]
 

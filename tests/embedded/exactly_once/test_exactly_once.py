@@ -198,7 +198,7 @@ async def test_a_loss_while_the_offsets_are_sent_aborts_the_batch(cluster: Embed
             await committing
     ends = cluster.history.of(EndTxnRequest)
     assert ends
-    assert not any(each.request.committed for each in ends)
+    assert not any(end.request.committed for end in ends)
 
 
 async def test_a_record_that_is_refused_for_good_ends_the_loop_and_the_batch(cluster: EmbeddedCluster) -> None:

@@ -115,13 +115,13 @@ FOR_ONE: dict[str, dict[str, Any]] = {
 
 
 def refusal(error: BaseException) -> str:
-    """The outcome of a call that raised."""
+    """Return the outcome of a call that raised."""
     text = f"{type(error).__name__}: {error}"
     return "refused" if type(error).__name__ == "IllegalStateError" and "belongs to another process" in text else text
 
 
 async def outcome(call: Callable[[], Any]) -> str:
-    """What a call did: "refused" if it raised the error that is expected."""
+    """Return what a call did: "refused" if it raised the error that is expected."""
     try:
         result = call()
         async with asyncio.timeout(0.5):
@@ -139,7 +139,7 @@ async def outcome(call: Callable[[], Any]) -> str:
 
 
 def calls_of(owner: object, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """The public calls and properties of an object, with arguments."""
+    """Return the public calls and properties of an object, with arguments."""
     calls: dict[str, Callable[[], Any]] = {}
     kind = type(owner)
     for name in dir(kind):
@@ -169,8 +169,14 @@ def call(owner: object, name: str, arguments: dict[str, Any]) -> Any:
     """Call a method; parameters that have no keyword are passed by position."""
     method = getattr(owner, name)
     parameters = inspect.signature(method).parameters
-    by_position = [arguments[each] for each in arguments if parameters[each].kind is not inspect.Parameter.KEYWORD_ONLY]
-    by_name = {each: arguments[each] for each in arguments if parameters[each].kind is inspect.Parameter.KEYWORD_ONLY}
+    by_position = [
+        arguments[argument] for argument in arguments if parameters[argument].kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    by_name = {
+        argument: arguments[argument]
+        for argument in arguments
+        if parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY
+    }
     return method(*by_position, **by_name)
 
 

@@ -18,7 +18,7 @@ TEN = [str(number) for number in range(10)]
 
 
 def facts_of(program: str, *arguments: str) -> tuple[list[list[object]], str]:
-    """The lines that a program prints, and its standard error."""
+    """Return the lines that a program prints, and its standard error."""
     command = [sys.executable, "-m", f"tests.embedded.forks.{program}", *arguments]
     ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert ended.returncode == 0, ended.stderr

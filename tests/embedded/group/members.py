@@ -110,7 +110,7 @@ class Worker(RebalanceListener):
 
 
 def member_of(cluster: EmbeddedCluster, **settings: Any) -> Consumer:
-    """A member of the group that is not started. It reads the topic ``orders`` unless ``topics`` is given."""
+    """Return a member of the group that is not started. It reads the topic ``orders`` unless ``topics`` is given."""
     settings = {"group_id": "workers", "topics": ["orders"], **settings}
     return Consumer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 

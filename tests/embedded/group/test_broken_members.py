@@ -108,7 +108,7 @@ async def test_a_broken_member_is_left_out_and_the_others_read_on(
             for partition in ORDERS:
                 fill(cluster, partition, 5)
             assert len(await read_all(first, 30)) == 30
-    assert any("leads the group" in each.getMessage() for each in caplog.records if each.levelname == "WARNING")
+    assert any("leads the group" in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
 # Offsets.

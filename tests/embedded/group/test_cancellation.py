@@ -23,7 +23,7 @@ TURNS = range(61)
 
 
 def open_connections(cluster: EmbeddedCluster) -> int:
-    """The connections of clients and between brokers."""
+    """Return the connections of clients and between brokers."""
     return sum(len(node.connections) for node in cluster.nodes.values())
 
 

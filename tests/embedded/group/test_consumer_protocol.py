@@ -36,7 +36,7 @@ from tests.embedded.group.members import (
 
 
 def epochs(cluster: EmbeddedCluster) -> list[int]:
-    """The member epochs of all heartbeats."""
+    """Return the member epochs of all heartbeats."""
     return [seen.request.member_epoch for seen in cluster.history.of(ConsumerGroupHeartbeatRequest)]
 
 
@@ -45,10 +45,10 @@ async def test_members_join_share_and_leave_and_no_partition_has_two_owners(
 ) -> None:
     fill(cluster, ORDERS[0], 5)
     workers = [await Worker(cluster, ownership, f"worker-{number}", **CONSUMER).start() for number in range(3)]
-    await until_stable(*(each.consumer for each in workers))
-    assert {len(each.consumer.assignment) for each in workers} == {2}
+    await until_stable(*(worker.consumer for worker in workers))
+    assert {len(worker.consumer.assignment) for worker in workers} == {2}
     await workers[0].stop()
-    await until_stable(*(each.consumer for each in workers[1:]))
+    await until_stable(*(worker.consumer for worker in workers[1:]))
     await workers[1].stop()
     await until_stable(workers[2].consumer)
     await workers[2].stop()

@@ -52,12 +52,12 @@ def coordinator_of(cluster: EmbeddedCluster, group: str = "workers") -> int:
 
 
 def heartbeats(cluster: EmbeddedCluster) -> list[Exchange]:
-    """The heartbeats of either protocol."""
+    """Return the heartbeats of either protocol."""
     return [*cluster.history.of(HeartbeatRequest), *cluster.history.of(ConsumerGroupHeartbeatRequest)]
 
 
 async def one_joins_another(cluster: EmbeddedCluster, ownership: Ownership, **protocol: Any) -> tuple[Worker, Worker]:
-    """A member of a stable group, and one that joins; in the classic protocol its JoinGroup waits."""
+    """Return a member of a stable group, and one that joins; in the classic protocol its JoinGroup waits."""
     first = await Worker(cluster, ownership, "first", **protocol).start()
     await until_stable(first.consumer)
     second = await Worker(cluster, ownership, "second", **protocol).start()
@@ -93,7 +93,7 @@ async def test_members_follow_their_coordinator_and_keep_their_partitions(
     assert sum(ownership.read.values()) == 10
     assert [worker.consumer.assignment for worker in workers] == owned
     assert {worker.consumer.group_metadata().generation_id for worker in workers} == {generation}
-    assert any(each.at > began and each.node_id != old for each in heartbeats(cluster))
+    assert any(heartbeat.at > began and heartbeat.node_id != old for heartbeat in heartbeats(cluster))
     assert await workers[0].consumer.commit()
     for worker in workers:
         assert worker.error is None

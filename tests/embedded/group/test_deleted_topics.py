@@ -26,7 +26,11 @@ async def other_topic(cluster: EmbeddedCluster) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING and "other" in each.message]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and "other" in record.message
+    ]
 
 
 @each_way
@@ -40,7 +44,7 @@ async def test_a_group_reads_on_without_a_deleted_topic(
         members = (first, second)
 
         async def read() -> list[TopicPartition]:
-            """Both members read for a minute; nothing is raised."""
+            """Return both members read for a minute; nothing is raised."""
             found = []
             for _ in range(60):
                 for member in members:
@@ -53,7 +57,7 @@ async def test_a_group_reads_on_without_a_deleted_topic(
         fill(cluster, ORDERS[0], 5)
         assert set(await read()) == {ORDERS[0]}
         assert sorted((*first.assignment, *second.assignment)) == ORDERS
-        assert any("continues without" in each for each in warnings(caplog))
+        assert any("continues without" in warning for warning in warnings(caplog))
         await cluster.create_topic("other", partitions=2)
         fill(cluster, OTHER, 5)
         assert set(await read()) == {OTHER}
@@ -70,7 +74,7 @@ async def test_a_broker_that_does_not_know_a_topic_for_a_moment_causes_no_rebala
         await consumer._core.client.refresh()
         assert unknown.hits == 1
         assert await consumer.poll(timeout=30.0) == []
-        assert not [each for each in caplog.records if "continues without" in each.getMessage()]
+        assert not [record for record in caplog.records if "continues without" in record.getMessage()]
         assert consumer.group_metadata().generation_id == generation
         assert len(cluster.history.of(JoinGroupRequest)) == 2
 
@@ -83,7 +87,7 @@ async def test_a_consumer_without_a_group_reads_on_without_a_deleted_topic(
         await cluster.delete_topic("other")
         assert await consumer.poll(timeout=200.0) == []
         assert list(consumer.assignment) == ORDERS
-        assert any("reading continues" in each for each in warnings(caplog))
+        assert any("reading continues" in warning for warning in warnings(caplog))
         await cluster.create_topic("other", partitions=1)
         fill(cluster, OTHER, 5)
         await until(lambda: OTHER in consumer.assignment, within=400.0)
@@ -99,7 +103,7 @@ async def test_the_deletion_of_a_topic_with_several_partitions_is_logged_once(
         await cluster.delete_topic("other-2")
         assert await consumer.poll(timeout=200.0) == []
         assert list(consumer.assignment) == ORDERS
-        assert len([each for each in warnings(caplog) if "reading continues" in each]) == 1
+        assert len([warning for warning in warnings(caplog) if "reading continues" in warning]) == 1
 
 
 async def test_the_only_topic_of_a_consumer_without_a_group_is_an_error_when_it_is_deleted(

@@ -286,14 +286,14 @@ async def test_a_commit_in_on_lost_is_refused(cluster: EmbeddedCluster) -> None:
         records = await consumer.poll(3, timeout=10.0)
         consumer.mark(records[0])
         await evicted(cluster, consumer)
-    assert [set(each.refused) for each in results] == [{FIRST}]
+    assert [set(result.refused) for result in results] == [{FIRST}]
 
 
 async def test_a_commit_with_records_in_hand_and_nothing_marked_warns_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     def warnings() -> list[str]:
-        return [each.getMessage() for each in caplog.records if "nothing is marked" in each.getMessage()]
+        return [record.getMessage() for record in caplog.records if "nothing is marked" in record.getMessage()]
 
     async with member_of(cluster) as consumer:
         with caplog.at_level(logging.WARNING):

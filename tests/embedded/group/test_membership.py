@@ -519,6 +519,6 @@ async def test_several_groups_share_a_process(cluster: EmbeddedCluster) -> None:
     for consumer in consumers:
         await consumer.start()
     records = await asyncio.gather(*(read_all(consumer, 30) for consumer in consumers))
-    assert [len(each) for each in records] == [30] * 5
+    assert [len(record) for record in records] == [30] * 5
     for consumer in consumers:
         await consumer.close()

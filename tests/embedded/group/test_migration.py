@@ -69,11 +69,11 @@ async def test_a_member_of_the_consumer_protocol_joins_classic_members(
     cluster: EmbeddedCluster, ownership: Ownership, classic: dict[str, Any]
 ) -> None:
     workers = [await Worker(cluster, ownership, f"classic-{number}", **classic).start() for number in range(2)]
-    await until_stable(*(each.consumer for each in workers))
+    await until_stable(*(worker.consumer for worker in workers))
     await read_once(cluster, ownership)
     workers.append(await Worker(cluster, ownership, "new", **CONSUMER).start())
-    await until_stable(*(each.consumer for each in workers))
-    assert [len(each.consumer.assignment) for each in workers] == [2, 2, 2]
+    await until_stable(*(worker.consumer for worker in workers))
+    assert [len(worker.consumer.assignment) for worker in workers] == [2, 2, 2]
     assert await group_type(cluster) is GroupType.CONSUMER
     await read_once(cluster, ownership)
     for worker in workers:
@@ -91,12 +91,12 @@ async def test_three_members_migrate_one_after_the_other(
     before, after = (classic, CONSUMER) if upgrades else (CONSUMER, classic)
     names = [{"group_instance_id": f"static-{number}"} if static else {} for number in range(3)]
     workers = [await Worker(cluster, ownership, f"before-{n}", **before, **names[n]).start() for n in range(3)]
-    await until_stable(*(each.consumer for each in workers))
+    await until_stable(*(worker.consumer for worker in workers))
     for n in range(3):
         await read_once(cluster, ownership)
         await workers.pop(0).stop()
         workers.append(await Worker(cluster, ownership, f"after-{n}", **after, **names[n]).start())
-        await until_stable(*(each.consumer for each in workers))
+        await until_stable(*(worker.consumer for worker in workers))
     await read_once(cluster, ownership)
     assert await group_type(cluster) is (GroupType.CONSUMER if upgrades else GroupType.CLASSIC)
     assert [worker.error for worker in workers] == [None, None, None]
@@ -111,11 +111,11 @@ async def test_a_group_becomes_classic_when_its_last_member_of_the_consumer_prot
 ) -> None:
     new = await Worker(cluster, ownership, "new", **CONSUMER).start()
     workers = [await Worker(cluster, ownership, f"classic-{number}", **classic).start() for number in range(2)]
-    await until_stable(new.consumer, *(each.consumer for each in workers))
+    await until_stable(new.consumer, *(worker.consumer for worker in workers))
     await read_once(cluster, ownership)
     await new.consumer.commit()
     await new.die()
-    await until_stable(*(each.consumer for each in workers), within=120.0)
+    await until_stable(*(worker.consumer for worker in workers), within=120.0)
     assert await group_type(cluster) is GroupType.CLASSIC
     await read_once(cluster, ownership)
     for worker in workers:
@@ -129,7 +129,7 @@ async def test_a_group_of_both_protocols_outlives_its_coordinator(ownership: Own
         await cluster.create_topic("orders", partitions=6, replication_factor=3)
         protocols = {"new": CONSUMER, "cooperative": COOPERATIVE, "other": COOPERATIVE}
         workers = [await Worker(cluster, ownership, name, **values).start() for name, values in protocols.items()]
-        await until_stable(*(each.consumer for each in workers))
+        await until_stable(*(worker.consumer for worker in workers))
         (found,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
         await cluster.stop(found.node_id)
         await read_once(cluster, ownership)
@@ -163,7 +163,7 @@ async def test_a_group_that_became_classic_rebalances_although_its_coordinator_m
 
 
 def join_request(member_id: str = "", metadata: bytes | None = None, protocol_type: str = "consumer") -> Any:
-    """A JoinGroup request of a classic member."""
+    """Return a JoinGroup request of a classic member."""
     subscription = encode_versioned(ConsumerProtocolSubscription(topics=["orders"]), 1)
     protocol = JoinGroupRequestProtocol(name="range", metadata=subscription if metadata is None else metadata)
     return JoinGroupRequest(

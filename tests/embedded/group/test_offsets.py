@@ -59,12 +59,12 @@ async def committed(cluster: EmbeddedCluster, partition: TopicPartition = FIRST)
 def offsets_answer(
     request: OffsetFetchRequest, partitions: Iterable[int], offset: int, code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponse:
-    """The same answer for each of these partitions of the only topic."""
+    """Return the same answer for each of these partitions of the only topic."""
     (group,) = request.groups
     (topic,) = group.topics or ()
     answers = [
-        OffsetFetchResponsePartitions(partition_index=each, committed_offset=offset, error_code=code)
-        for each in partitions
+        OffsetFetchResponsePartitions(partition_index=partition, committed_offset=offset, error_code=code)
+        for partition in partitions
     ]
     named = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers)
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id, topics=[named])])
@@ -245,7 +245,7 @@ async def test_many_commits_at_once_end_with_the_newest(cluster: EmbeddedCluster
         await read_all(consumer, 50)
         cluster.on(OffsetCommitRequest, nth=2).disconnect(times=2)
         offsets = range(1, 30)
-        results = await asyncio.gather(*(consumer.commit({FIRST: OffsetAndMetadata(each)}) for each in offsets))
+        results = await asyncio.gather(*(consumer.commit({FIRST: OffsetAndMetadata(offset)}) for offset in offsets))
         assert all(results)
         assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(29)
 

@@ -197,6 +197,6 @@ async def test_a_loop_that_is_left_after_each_record_continues_in_the_same_chunk
             chunks.append(consumer._core.reader._cursor.current)
             await consumer.commit()
             assert await committed(cluster) == (offset or None)  # the last record is in hand
-        assert len({id(each) for each in chunks}) == 1
+        assert len({id(chunk) for chunk in chunks}) == 1
         assert [record.offset for record in await consumer.poll(2)] == [8, 9]
         consumer.mark()

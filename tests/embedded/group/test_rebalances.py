@@ -167,7 +167,7 @@ async def test_an_eager_member_releases_all_partitions(cluster: EmbeddedCluster,
     await until_stable(first.consumer)
     second = await Worker(cluster, ownership, "second").start()
     await until_stable(first.consumer, second.consumer)
-    assert [len(each[2]) for each in ownership.events if each[:2] == ("first", "revoked")] == [6]
+    assert [len(event[2]) for event in ownership.events if event[:2] == ("first", "revoked")] == [6]
     await first.stop()
     await second.stop()
 

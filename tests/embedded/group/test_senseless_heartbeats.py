@@ -81,7 +81,7 @@ async def test_an_assignment_of_partitions_that_do_not_exist_is_refused_and_the_
 
     def change(response: Any) -> Any:
         if response.assignment is not None:
-            ids.extend(each.topic_id for each in response.assignment.topic_partitions)
+            ids.extend(topic_partition.topic_id for topic_partition in response.assignment.topic_partitions)
         if is_wrong:
             wrong = ConsumerGroupHeartbeatTopicPartitions(topic_id=ids[0], partitions=list(range(100_000)))
             response.assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=[wrong])

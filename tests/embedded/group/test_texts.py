@@ -21,7 +21,9 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 async def test_a_commit_whose_answer_omits_a_partition_says_so(cluster: EmbeddedCluster) -> None:
     def omit_second(response: Any) -> Any:
         for topic in response.topics:
-            topic.partitions = [each for each in topic.partitions if each.partition_index != SECOND.partition]
+            topic.partitions = [
+                partition for partition in topic.partitions if partition.partition_index != SECOND.partition
+            ]
         return response
 
     async with member_of(cluster, topics=()) as consumer:

@@ -24,7 +24,9 @@ def topics_of(*consumers: Consumer) -> set[str]:
 
 async def until_topics(topics: set[str], *consumers: Consumer) -> None:
     async with asyncio.timeout(30):
-        while topics_of(*consumers) != topics or any(each.membership is not MemberState.STABLE for each in consumers):
+        while topics_of(*consumers) != topics or any(
+            consumer.membership is not MemberState.STABLE for consumer in consumers
+        ):
             await asyncio.sleep(0.1)  # virtual
 
 

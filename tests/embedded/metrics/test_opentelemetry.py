@@ -32,9 +32,9 @@ from tests.waiting import until
 
 
 def read(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], float]]:
-    """The values by the name of the instrument and the values of its attributes."""
+    """Return the values by the name of the instrument and the values of its attributes."""
     data = reader.get_metrics_data()
-    metrics = [each for group in data.resource_metrics for scope in group.scope_metrics for each in scope.metrics]
+    metrics = [metric for group in data.resource_metrics for scope in group.scope_metrics for metric in scope.metrics]
     return {
         metric.name: {tuple(point.attributes.values()): point.value for point in metric.data.data_points}
         for metric in metrics
@@ -67,7 +67,7 @@ async def test_a_blocked_event_loop_delays_a_reading_once_and_not_for_each_instr
 
 
 def deltas() -> tuple[InMemoryMetricReader, MeterProvider]:
-    """A reader that gets the increase of each counter since the last reading."""
+    """Return a reader that gets the increase of each counter since the last reading."""
     reader = InMemoryMetricReader(preferred_temporality={ObservableCounter: AggregationTemporality.DELTA})
     return reader, MeterProvider([reader])
 

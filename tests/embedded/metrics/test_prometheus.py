@@ -23,7 +23,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def scrape(registry: CollectorRegistry) -> Series:
-    """The scraped values by name and labels."""
+    """Return the scraped values by name and labels."""
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

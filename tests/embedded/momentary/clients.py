@@ -127,7 +127,7 @@ class Workload:
         """Assert that nothing is lost, and nothing is doubled that must not be."""
 
     def log(self) -> Counter[bytes]:
-        """The values in the log, committed or not."""
+        """Return the values in the log, committed or not."""
         log = self.cluster.records(TOPIC)
         return Counter(record.value or b"" for record in log)
 

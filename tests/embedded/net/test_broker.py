@@ -104,7 +104,7 @@ async def test_a_failed_attempt_fails_the_callers_of_all_purposes() -> None:
 
 
 async def connects_in_a_minute(peer: Peer, **settings: Any) -> int:
-    """The number of connections in a minute to a failing broker, by clients that never pause."""
+    """Return the number of connections in a minute to a failing broker, by clients that never pause."""
     loop = asyncio.get_running_loop()
 
     async def insist(purpose: Purpose) -> None:

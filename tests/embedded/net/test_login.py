@@ -128,7 +128,7 @@ async def test_it_logs_in_before_the_first_request() -> None:
 
 
 async def refused(door: Doorkeeper, login: Login | None = None) -> KafkaError:
-    """The error of opening."""
+    """Return the error of opening."""
     peer = Peer(door)
     connection = connection_to(peer, login)
     with pytest.raises(KafkaError) as failed:

@@ -99,7 +99,7 @@ def connection_to(port: int, context: ssl.SSLContext, *, host: str = "localhost"
 
 
 async def failure(port: int, context: ssl.SSLContext, *, host: str = "localhost", timeout: float = 10.0) -> KafkaError:
-    """The error of opening."""
+    """Return the error of opening."""
     connection = connection_to(port, context, host=host, timeout=timeout)
     with pytest.raises(KafkaError) as failed:
         await connection.connect(timeout)

@@ -37,7 +37,7 @@ class CuttingConnector:
         return near
 
     def length_of(self, frame: bytes) -> int:
-        """How many bytes of a frame arrive."""
+        """Return how many bytes of a frame arrive."""
         if int.from_bytes(frame[API_KEY], "big") != ProduceRequest.api_key:
             return len(frame)
         number, self.produced = self.produced, self.produced + 1

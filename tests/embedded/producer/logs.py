@@ -12,24 +12,24 @@ from aiokafka_lite.protocol.records import RecordBatch, single_batch
 
 
 def producer_of(cluster: EmbeddedCluster, **settings: Any) -> Producer:
-    """A producer for the cluster, not started."""
+    """Return a producer for the cluster, not started."""
     settings.setdefault("random", Random(1).random)
     return Producer(cluster.bootstrap_servers, connector=cluster.connector, **settings)
 
 
 def batches_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list[RecordBatch]:
-    """The batches in the leader's log."""
+    """Return the batches in the leader's log."""
     node = cluster.nodes[cluster.leader_of(topic, partition)]
     return [stored.view() for stored in node.replica_manager.require((topic, partition)).log.batches()]
 
 
 def values_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list[bytes | None]:
-    """The values in the leader's log."""
+    """Return the values in the leader's log."""
     return [value for batch in batches_of(cluster, topic, partition) for value in batch.columns().values]
 
 
 def batches_in(request: ProduceRequest) -> list[RecordBatch]:
-    """The batches that a request carries."""
+    """Return the batches that a request carries."""
     return [
         single_batch(partition.records)
         for topic in request.topic_data

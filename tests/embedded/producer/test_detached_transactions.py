@@ -29,7 +29,8 @@ def client_of(cluster: EmbeddedCluster) -> Client:
 
 
 async def detached(cluster: EmbeddedCluster, **settings: float) -> DetachedTransaction:
-    """A transaction with one record, whose producer is closed. It goes through a pickle, as to another process."""
+    """Return a transaction with one record, whose producer is closed. It goes through a pickle, as to another
+    process."""
     async with transactional(cluster, **settings) as producer:
         await producer.begin_transaction()
         producer.send_nowait("t", b"1", partition=0)

@@ -145,7 +145,7 @@ ALL = {**WHILE_ABORTING, **BETWEEN, **WITH_UNWRITTEN, **WITH_WRITTEN}
 
 
 def before(numbered: Numbered, name: str) -> Callable[[], Awaitable[None]]:
-    """The function that brings the producer into the state for a call."""
+    """Return the function that brings the producer into the state for a call."""
     if name in WHILE_ABORTING:
         return numbered.abort_soon
     if name in BETWEEN:
@@ -167,7 +167,7 @@ async def test_a_cancelled_call_leaves_a_whole_transaction_or_none(cluster: Embe
         await whole_block(numbered)
         await asyncio.sleep(LONG_ENOUGH)
         assert len(asyncio.all_tasks()) <= tasks
-    found = [each for each in await committed_values(cluster) if each != int(OTHER)]
+    found = [committed_value for committed_value in await committed_values(cluster) if committed_value != int(OTHER)]
     assert found == sorted(found)
     assert set(Counter(found).values()) == {2}
     assert found[-1] == numbered.number
@@ -181,8 +181,8 @@ async def test_a_detachment_that_is_cancelled_leaves_an_open_transaction(cluster
     found: list[DetachedTransaction] = []
 
     async def open_one() -> None:
-        for each in producers:
-            await each.close()
+        for producer in producers:
+            await producer.close()
         producers[:] = [transactional(cluster)]
         await producers[0].start()
         await producers[0].begin_transaction()

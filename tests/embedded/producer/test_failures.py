@@ -129,7 +129,7 @@ async def test_a_stream_that_is_not_read_drops_records_and_counts_them(
                 await settled(producer.send_nowait("t", bytes(1_000)))
     assert len(await rest_of(failures)) == 2
     assert failures.dropped == 8
-    assert [each.message for each in caplog.records if "stream" in each.message] == [
+    assert [record.message for record in caplog.records if "stream" in record.message] == [
         "a stream of failed deliveries is full and drops records: read it faster"
     ]
 

@@ -538,7 +538,7 @@ async def test_a_batch_fails_as_a_whole_if_the_answer_names_none_of_its_records(
 
 
 def answer_of(request: ProduceRequest, answer: ProduceResponsePartition) -> ProduceResponse:
-    """The response with that answer for the request's only topic."""
+    """Return the response with that answer for the request's only topic."""
     topic = request.topic_data[0]
     return ProduceResponse(
         responses=[ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]

@@ -20,7 +20,7 @@ def add_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:
 
 def without_partition_0(response: MetadataResponse) -> MetadataResponse:
     for topic in response.topics:
-        topic.partitions = [each for each in topic.partitions if each.partition_index != 0]
+        topic.partitions = [partition for partition in topic.partitions if partition.partition_index != 0]
     return response
 
 

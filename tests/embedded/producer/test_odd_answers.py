@@ -23,7 +23,7 @@ from tests.embedded.producer.test_faults import answer_of
 
 
 def partition_of(index: int = 0, offset: int = 5) -> ProduceResponsePartition:
-    """A success for this partition."""
+    """Return a success for this partition."""
     return ProduceResponsePartition(index=index, error_code=0, base_offset=offset)
 
 

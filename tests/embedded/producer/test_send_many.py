@@ -39,7 +39,7 @@ async def test_a_refused_record_is_logged_unless_its_result_is_accessed(
     async with producer_of(cluster) as producer:
         results = await producer.send_many("t", values)
         if accesses:
-            assert [type(each) for each in results] == [RecordMetadata, SerializationError, SerializationError]
+            assert [type(result) for result in results] == [RecordMetadata, SerializationError, SerializationError]
         del results
         gc.collect()
     logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -77,7 +77,7 @@ async def test_send_many_keeps_the_order_of_each_partition(cluster: EmbeddedClus
         results = await producer.send_many("t", given, keys=keys, headers=[("h", b"1")], timestamp=7)
         single = [await producer.send("t", b"x", key=key) for key in keys[:37]]
     assert len(results) == 5_000
-    assert [each.partition for each in results[:37]] == [each.partition for each in single]
+    assert [result.partition for result in results[:37]] == [each.partition for each in single]
     by_partition: dict[int, list[bytes]] = {}
     for value, result in zip(values, results):
         assert isinstance(result, RecordMetadata)

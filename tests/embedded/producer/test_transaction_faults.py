@@ -150,7 +150,7 @@ async def test_a_slow_marker_delays_only_the_next_transaction(cluster: EmbeddedC
         assert not following.done()
         held.release()
         await following
-    assert "transactions" not in [each.place for each in producer.diagnose().outages]
+    assert "transactions" not in [outage.place for outage in producer.diagnose().outages]
     await check_three(cluster, [0, 1])
 
 

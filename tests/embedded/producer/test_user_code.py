@@ -369,7 +369,7 @@ async def test_a_callback_that_raises_affects_no_record_and_not_the_producer(
         assert [(await delivery).offset for delivery in deliveries] == [0, 0]
         deliveries[0].report(a_raising_callback)  # settled already: called at once
         assert (await producer.send("t", b"2", partition=0)).offset == 1
-    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "the callback a_raising_callback of Delivery.report failed; this error is not logged again"
     ]
 
@@ -421,7 +421,7 @@ async def test_a_partitioner_that_raises_fails_its_own_record_only(
         await asyncio.sleep(7200.0)  # topic t is dropped when topic u comes
         assert (await producer.send("u", b"v")).offset == 0
         assert (await producer.send("t", b"v")).offset == 3
-    lines = [each.message.split(" failed")[0] for each in caplog.records if each.levelname == "ERROR"]
+    lines = [record.message.split(" failed")[0] for record in caplog.records if record.levelname == "ERROR"]
     assert lines == ["RaisingPartitioner.on_new_batch", "RaisingPartitioner.on_topic_removed"]
 
 

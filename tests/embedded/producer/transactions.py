@@ -42,12 +42,12 @@ async def use_generation(cluster: EmbeddedCluster, generation: int) -> None:
 
 
 def transactional(cluster: EmbeddedCluster, **settings: Any) -> Producer:
-    """A producer with a transactional id, not started."""
+    """Return a producer with a transactional id, not started."""
     return producer_of(cluster, **{"transactional_id": "orders-1", **settings})
 
 
 def metrics_of(producer: Producer) -> TransactionMetrics:
-    """The metrics of the producer's transactions."""
+    """Return the metrics of the producer's transactions."""
     found = producer.metrics().transactions
     assert found is not None
     return found
@@ -62,7 +62,7 @@ async def write(producer: Producer, number: int) -> None:
 
 
 async def committed_values(cluster: EmbeddedCluster, partition: TopicPartition = HERE) -> list[int]:
-    """The values that a reader of committed records sees when no transaction is open."""
+    """Return the values that a reader of committed records sees when no transaction is open."""
     reader = Consumer(cluster.bootstrap_servers, connector=cluster.connector)
     everything = Consumer(cluster.bootstrap_servers, connector=cluster.connector, isolation_level="read_uncommitted")
     async with reader, everything:
@@ -80,7 +80,7 @@ async def committed_values(cluster: EmbeddedCluster, partition: TopicPartition =
 async def committed_offset(
     cluster: EmbeddedCluster, partition: TopicPartition = HERE, group_id: str = "billing"
 ) -> int | None:
-    """The offset that the group has committed, by default for the first partition."""
+    """Return the offset that the group has committed, by default for the first partition."""
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id=group_id) as consumer:
         found = (await consumer.committed([partition]))[partition]
         return None if found is None else found.offset

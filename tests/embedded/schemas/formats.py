@@ -46,7 +46,7 @@ ORDER = {"id": 7, "item": "two coffees"}
 
 @cache
 def order_type() -> Any:
-    """The class of ``shop.Orders.Order``, a type within a type, whose file imports another one."""
+    """Return the class of ``shop.Orders.Order``, a type within a type, whose file imports another one."""
     item = FileDescriptorProto(name="shop/item.proto", package="shop", syntax="proto3")
     item.message_type.add(name="Item").field.add(
         name="name", number=1, type=FieldDescriptorProto.TYPE_STRING, label=FieldDescriptorProto.LABEL_OPTIONAL
@@ -107,5 +107,5 @@ THEIR_PLACES = {"prefix": prefix_schema_id_serializer, "header": header_schema_i
 
 
 async def finished(made: Any) -> Any:
-    """The result of a serializer, awaited if necessary."""
+    """Return the result of a serializer, awaited if necessary."""
     return await made if asyncio.iscoroutine(made) else made

@@ -37,7 +37,7 @@ FILE = "acme/account.proto"
 
 
 def types_of(*names: str, package: str = "acme", file: str = FILE) -> list[Any]:
-    """The classes of a file with these message types, in this order. Each has a number 1 and a text 2."""
+    """Return the classes of a file with these message types, in this order. Each has a number 1 and a text 2."""
     descriptor = FileDescriptorProto(name=file, package=package, syntax="proto3")
     for name in names:
         message = descriptor.message_type.add(name=name)
@@ -171,7 +171,7 @@ async def test_a_message_without_its_required_field_is_refused(registry: SchemaR
 
 @cache
 def report_type() -> Any:
-    """A class whose file imports files of Google: some of which a registry has, and some of which it has not."""
+    """Return a class whose file imports files of Google: some of which a registry has, and some of which it has not."""
     file = FileDescriptorProto(
         name="acme/report.proto",
         package="acme",

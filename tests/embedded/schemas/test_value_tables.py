@@ -110,7 +110,7 @@ async def test_json_is_refused_or_written_as_java_and_confluent_kafka_write_it(
 
 @cache
 def message_type(kind: str, *, is_repeated: bool) -> Any:
-    """The class of a message whose only field has this type."""
+    """Return the class of a message whose only field has this type."""
     file = FileDescriptorProto(name="m.proto", package="acme", syntax="proto3")
     label = FieldDescriptorProto.LABEL_REPEATED if is_repeated else FieldDescriptorProto.LABEL_OPTIONAL
     field_type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")

@@ -47,7 +47,7 @@ async def log_in(
 
 
 async def is_closed(peer: Peer) -> bool:
-    """Whether the node closes the connection next, without a response."""
+    """Return whether the node closes the connection next, without a response."""
     try:
         return await peer.receive() is None
     except ConnectionLost:
@@ -71,7 +71,7 @@ async def test_a_request_before_the_login_closes_the_connection_without_an_answe
 async def test_api_versions_are_answered_once_before_the_login() -> None:
     async with cluster_with_logins() as cluster, Peer(cluster) as peer:
         versions = await peer.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
-        assert {each.api_key for each in versions.api_keys} >= {0, 17, 36}
+        assert {api_key.api_key for api_key in versions.api_keys} >= {0, 17, 36}
         peer.send(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
         assert await is_closed(peer)
 

@@ -16,7 +16,7 @@ OF_SSL, OF_SASL = "listener.name.ssl.", "listener.name.sasl_plaintext."
 
 
 def principals(cluster: EmbeddedCluster) -> set[str]:
-    return {each.principal for each in cluster.nodes[1].connections}
+    return {connection.principal for connection in cluster.nodes[1].connections}
 
 
 async def test_a_listener_has_mapping_rules_and_wants_certificates_of_its_own() -> None:
@@ -90,7 +90,7 @@ async def test_they_are_described_as_in_kafka() -> None:
         described = (await admin.configs.describe([BROKER], synonyms=True)).raise_for_errors()[BROKER]
         entry = described[f"{OF_SASL}plain.connections.max.reauth.ms"]
         assert (entry.value, entry.read_only, entry.source) == ("7000", True, ConfigSource.BROKER_FILE)
-        assert [(each.name, each.value) for each in entry.synonyms] == [
+        assert [(synonym.name, synonym.value) for synonym in entry.synonyms] == [
             (f"{OF_SASL}plain.connections.max.reauth.ms", "7000"),
             ("connections.max.reauth.ms", "0"),
         ]

@@ -30,7 +30,9 @@ async def test_a_client_that_logs_in_writes_and_reads(mechanism: str, user: str,
             assert (await anext(consumer)).value == b"two coffees"
         async with Admin(**settings) as admin:
             assert len((await admin.cluster.describe()).brokers) == 2
-        assert {each.principal for node in cluster.nodes.values() for each in node.connections} <= {f"User:{user}"}
+        assert {connection.principal for node in cluster.nodes.values() for connection in node.connections} <= {
+            f"User:{user}"
+        }
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ async def test_the_first_user_of_scram_may_come_by_another_listener() -> None:
             sasl_password="hunter2",
         )
         async with alice:
-            assert "User:alice" in {each.principal for each in cluster.nodes[1].connections}
+            assert "User:alice" in {connection.principal for connection in cluster.nodes[1].connections}
 
 
 @in_virtual_time

@@ -27,7 +27,7 @@ USERS = {"alice": "alice-secret"}
 
 
 async def failure(settings: dict[str, Any]) -> KafkaError:
-    """The error of the start of a client."""
+    """Return the error of the start of a client."""
     admin = Admin(**settings, api_timeout=5.0)
     with pytest.raises(KafkaError) as failed:
         await admin.start()
@@ -37,7 +37,7 @@ async def failure(settings: dict[str, Any]) -> KafkaError:
 
 
 def principals(cluster: EmbeddedCluster) -> set[str]:
-    return {each.principal for node in cluster.nodes.values() for each in node.connections}
+    return {connection.principal for node in cluster.nodes.values() for connection in node.connections}
 
 
 @pytest.mark.parametrize("protocol, mechanism", [("SSL", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")])
@@ -207,7 +207,9 @@ class Given:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(str(self.directory / "ca.pem"))
         issued = authority.issue_cert("127.0.0.1")
-        (self.directory / "cert.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+        (self.directory / "cert.pem").write_bytes(
+            b"".join(cert_chain_pem.bytes() for cert_chain_pem in issued.cert_chain_pems)
+        )
         issued.private_key_pem.write_to_path(str(self.directory / "key.pem"))
 
     def path(self, name: str) -> str:

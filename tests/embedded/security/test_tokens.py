@@ -89,7 +89,7 @@ async def test_a_client_logs_in_with_a_token_of_the_endpoint_and_uses_it_again(e
         for _ in range(2):
             async with Admin(**settings) as admin:
                 await admin.topics.list()
-        principals = {each.principal for node in cluster.nodes.values() for each in node.connections}
+        principals = {connection.principal for node in cluster.nodes.values() for connection in node.connections}
         assert principals <= {"User:orders"}
     basic = base64.b64encode(b"orders:a%20secret%2F1").decode()
     assert endpoint.requests == [(f"Basic {basic}", {"grant_type": ["client_credentials"], "scope": ["kafka"]})]

@@ -14,7 +14,7 @@ GROUP = "billing"
 
 
 def share_consumer(cluster: EmbeddedCluster, topic: str = "orders", **settings: Any) -> ShareConsumer:
-    """A consumer of the group, not started."""
+    """Return a consumer of the group, not started."""
     servers, connector = cluster.bootstrap_servers, cluster.connector
     return ShareConsumer(servers, topics=[topic], group_id=GROUP, connector=connector, **settings)
 
@@ -32,7 +32,7 @@ async def write(cluster: EmbeddedCluster, *values: bytes, topic: str = "orders",
 
 
 async def read(consumer: ShareConsumer, records: int) -> list[ShareRecord]:
-    """The next records, exactly this many."""
+    """Return the next records, exactly this many."""
     found: list[ShareRecord] = []
     async with asyncio.timeout(DEADLINE):
         while len(found) < records:

@@ -72,7 +72,9 @@ class Member:
     async def fetch(self, *batches: Batch, **options: Any) -> list[tuple[int, int, int]]:
         """Acquire records, with acknowledgements. Returns first offsets, last offsets and delivery counts."""
         response = await self.fetch_response(*batches, **options)
-        assert {each.acknowledge_error_code for topic in response.responses for each in topic.partitions} <= {0}
+        assert {partition.acknowledge_error_code for topic in response.responses for partition in topic.partitions} <= {
+            0
+        }
         return acquired(response)
 
     async def fetch_response(self, *batches: Batch, **options: Any) -> m.ShareFetchResponse:
@@ -99,7 +101,7 @@ class Member:
         await self.fetch_response()
 
     async def offsets(self) -> tuple[int, int]:
-        """The start offset and the lag of ``orders-0`` in this group; -1 if they are unknown."""
+        """Return the start offset and the lag of ``orders-0`` in this group; -1 if they are unknown."""
         group = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.group, topics=None)
         async with await self.coordinator() as peer:
             found = await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[group]))
@@ -110,7 +112,7 @@ class Member:
 def partitions_of(answer: m.ShareGroupHeartbeatResponse) -> list[int]:
     assert answer.error_code == ErrorCode.NONE, answer.error_message
     assert answer.assignment is not None
-    return [index for each in answer.assignment.topic_partitions for index in each.partitions]
+    return [index for topic_partition in answer.assignment.topic_partitions for index in topic_partition.partitions]
 
 
 async def write(cluster: EmbeddedCluster, count: int, topic: str = TOPIC) -> None:

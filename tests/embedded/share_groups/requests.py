@@ -75,8 +75,8 @@ def acquired(response: m.ShareFetchResponse) -> list[tuple[int, int, int]]:
     """First offset, last offset and delivery count of each range that a member acquired."""
     assert response.error_code == ErrorCode.NONE, ErrorCode.of(response.error_code)
     return [
-        (each.first_offset, each.last_offset, each.delivery_count)
+        (acquired_record.first_offset, acquired_record.last_offset, acquired_record.delivery_count)
         for topic in response.responses
         for partition in topic.partitions
-        for each in partition.acquired_records
+        for acquired_record in partition.acquired_records
     ]

@@ -168,7 +168,7 @@ async def test_a_new_leader_continues_with_the_state_of_the_old_one(cluster: Emb
         partition = response.responses[0].partitions[0]
         assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.current_leader.leader_id == cluster.leader_of("orders", 0)
-        assert [each.node_id for each in response.node_endpoints] == [cluster.leader_of("orders", 0)]
+        assert [node_endpoint.node_id for node_endpoint in response.node_endpoints] == [cluster.leader_of("orders", 0)]
         await member.connect()
         assert await member.fetch() == [(1, 1, 2), (2, 2, 1), (4, 4, 1)]
 

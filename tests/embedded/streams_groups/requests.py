@@ -87,7 +87,7 @@ def heartbeat(
     endpoint_epoch: int = 0,
     **fields: Any,
 ) -> m.StreamsGroupHeartbeatRequest:
-    """A heartbeat. With ``active`` or ``standby`` it lists all tasks that the member owns."""
+    """Return a heartbeat. With ``active`` or ``standby`` it lists all tasks that the member owns."""
     owned: dict[str, Any] = {}
     if active is not None or standby is not None:
         owned = {
@@ -109,7 +109,7 @@ def tasks(found: list[m.StreamsTaskIds] | None) -> dict[str, list[int]] | None:
 
 
 def answered(response: m.StreamsGroupHeartbeatResponse) -> tuple[int, Any, Any, Any]:
-    """The epoch of the member, its active and standby tasks, and the codes of the status."""
+    """Return the epoch of the member, its active and standby tasks, and the codes of the status."""
     assert response.error_code == 0, response
     codes = [each.status_code for each in response.status or ()]
     return response.member_epoch, tasks(response.active_tasks), tasks(response.standby_tasks), codes

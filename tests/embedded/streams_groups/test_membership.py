@@ -34,7 +34,7 @@ READING = topology(subtopology("0", ["g-in"]))
 @asynccontextmanager
 async def coordinator(cluster: EmbeddedCluster) -> AsyncIterator[Peer]:
     """A connection to the coordinator of the group ``g``. The first question makes the offsets topic."""
-    running = next(each for each in cluster.nodes.values() if each.is_running)
+    running = next(node for node in cluster.nodes.values() if node.is_running)
     async with Peer(cluster, running.node_id) as peer:
         (found,) = (await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
     async with Peer(cluster, found.node_id) as peer:
@@ -88,7 +88,9 @@ async def test_the_lag_of_a_group_names_the_member_that_reads_each_partition(clu
         await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]}))
         await peer.ask(heartbeat("g", "b", 3))
         lag = (await admin.groups.lag("g"))["g"]
-        found = [(str(each.partition), each.member and each.member.member_id) for each in lag.partitions]
+        found = [
+            (str(partition.partition), partition.member and partition.member.member_id) for partition in lag.partitions
+        ]
         owners = ["a", "a", "b", "b", None, None, None, None]
         assert found == [(str(each), owner) for each, owner in zip(committed, owners, strict=True)]
 
@@ -170,7 +172,7 @@ async def test_standby_tasks_are_on_other_processes(cluster: EmbeddedCluster) ->
         await peer.ask(join("g", "a", stateful))
         await peer.ask(join("g", "a2", stateful, process_id="process-a"))
         await peer.ask(join("g", "b", stateful))
-        targets = {each.member_id: each.target_assignment for each in (await describe(peer)).members}
+        targets = {member.member_id: member.target_assignment for member in (await describe(peer)).members}
         active = {name: tasks(each.active_tasks) or {} for name, each in targets.items()}
         standby = {name: tasks(each.standby_tasks) or {} for name, each in targets.items()}
         of_a = sorted(active["a"].get("0", []) + active["a2"].get("0", []))

@@ -59,7 +59,7 @@ class TransactionalPeer:
     # Where things are.
 
     async def find(self, key: str, key_type: int) -> int:
-        """The node that coordinates a group (0) or a transactional id (1)."""
+        """Return the node that coordinates a group (0) or a transactional id (1)."""
         node = next(each for each, broker in self.cluster.nodes.items() if broker.is_running)
         request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         found = (await self.ask(node, request, 6)).coordinators[0]
@@ -197,7 +197,7 @@ class TransactionalPeer:
         return error
 
     async def committed(self, group: str, topic: str, *, stable: bool = False) -> tuple[int, ErrorCode]:
-        """The committed offset of partition 0, and the error."""
+        """Return the committed offset of partition 0, and the error."""
         coordinator = await self.find(group, 0)
         request = m.OffsetFetchRequest(
             groups=[
@@ -248,7 +248,7 @@ class TransactionalPeer:
         return (await self.ask(leader, request, 12)).responses[0].partitions[0]
 
     async def read(self, topic: str, *, partition: int = 0, committed: bool = True) -> list[bytes]:
-        """The values that a consumer returns, which skips markers and aborted transactions."""
+        """Return the values that a consumer returns, which skips markers and aborted transactions."""
         answer = await self.fetch(topic, partition=partition, committed=committed)
         aborted = sorted(answer.aborted_transactions or (), key=lambda each: each.first_offset)
         skipped: set[int] = set()

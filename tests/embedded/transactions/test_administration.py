@@ -14,13 +14,16 @@ OK = ErrorCode.NONE
 
 
 async def listed(producer: TransactionalPeer, version: int = 2, **filters: object) -> list[tuple[str, str]]:
-    """The transactional ids of all brokers with their states."""
+    """Return the transactional ids of all brokers with their states."""
     fields = {"state_filters": [], "producer_id_filters": [], **filters}
     found = []
     for node in producer.cluster.nodes:
         answer = await producer.ask(node, m.ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
         assert answer.error_code == 0
-        found += [(each.transactional_id, each.transaction_state) for each in answer.transaction_states]
+        found += [
+            (transaction_state.transactional_id, transaction_state.transaction_state)
+            for transaction_state in answer.transaction_states
+        ]
     return sorted(found)
 
 
@@ -120,11 +123,13 @@ async def features(cluster: EmbeddedCluster, version: int = 4) -> m.ApiVersionsR
 
 async def test_clients_choose_the_generation_by_the_feature_of_the_cluster(cluster: EmbeddedCluster) -> None:
     answer = await features(cluster)
-    assert {each.name: each.max_version_level for each in answer.finalized_features}["transaction.version"] == 2
+    assert {
+        finalized_feature.name: finalized_feature.max_version_level for finalized_feature in answer.finalized_features
+    }["transaction.version"] == 2
     epoch = answer.finalized_features_epoch
     cluster.set_feature("transaction.version", 0)
     answer = await features(cluster)
-    assert "transaction.version" not in {each.name for each in answer.finalized_features}
+    assert "transaction.version" not in {finalized_feature.name for finalized_feature in answer.finalized_features}
     assert answer.finalized_features_epoch == epoch + 1
     with pytest.raises(ConfigurationError, match=r"transaction\.version must be a level from 0 to 2, got 3"):
         cluster.set_feature("transaction.version", 3)
@@ -136,7 +141,7 @@ async def test_clients_choose_the_generation_by_the_feature_of_the_cluster(clust
 async def test_older_releases_have_no_feature_for_transactions(release: str, names: set[str]) -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, as_kafka=release) as cluster:
         answer = await features(cluster, 3)
-        assert {each.name for each in answer.finalized_features} == names
+        assert {finalized_feature.name for finalized_feature in answer.finalized_features} == names
 
 
 async def test_a_partition_of_brokers_versions_adds_and_verifies(second: TransactionalPeer) -> None:

@@ -72,7 +72,7 @@ async def test_the_timeout_counts_on_the_next_coordinator_too(producer: Transact
 
 
 def hosts(producer: TransactionalPeer) -> list[int]:
-    """The nodes that have the transactional id in memory."""
+    """Return the nodes that have the transactional id in memory."""
     nodes = producer.cluster.nodes.values()
     return [node.node_id for node in nodes if node.transactions.get(producer.transactional_id) is not None]
 

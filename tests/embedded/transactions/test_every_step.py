@@ -134,7 +134,7 @@ EVENTS = {
 
 
 def each_event(test: Any) -> Any:
-    """All events, in both generations. Two of them in the short tests."""
+    """Return all events, in both generations. Two of them in the short tests."""
     short = list(EVENTS)[:2]
     events = [pytest.param(name, marks=[] if name in short else pytest.mark.long) for name in EVENTS]
     return pytest.mark.parametrize("generation", [1, 2])(pytest.mark.parametrize("event", events)(test))
@@ -155,7 +155,7 @@ async def whole_transaction(producer: TransactionalPeer, *, commit: bool) -> boo
 
 
 def decision(cluster: EmbeddedCluster) -> TransactionState | None:
-    """The state in the log of the coordinator."""
+    """Return the state in the log of the coordinator."""
     if STATE not in cluster.controller.topics:
         return None
     found = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.log.read(INDEX).get("id")
@@ -163,7 +163,7 @@ def decision(cluster: EmbeddedCluster) -> TransactionState | None:
 
 
 def remembered(cluster: EmbeddedCluster) -> TransactionState | None:
-    """The state that the coordinator has written to all replicas."""
+    """Return the state that the coordinator has written to all replicas."""
     if STATE not in cluster.controller.topics:
         return None
     found = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.get("id")
@@ -171,7 +171,7 @@ def remembered(cluster: EmbeddedCluster) -> TransactionState | None:
 
 
 async def visible(producer: TransactionalPeer) -> tuple[list[bytes], list[bytes], int]:
-    """What readers see when no transaction is open: the two logs and the offset of the group."""
+    """Return what readers see when no transaction is open: the two logs and the offset of the group."""
     async with asyncio.timeout(600):
         while (found := await producer.committed("group", "t", stable=True))[1] is not OK:
             await asyncio.sleep(0.1)

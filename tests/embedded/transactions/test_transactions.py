@@ -37,7 +37,10 @@ async def test_an_aborted_transaction_is_skipped_and_its_offsets_are_not(produce
     assert await producer.read("t") == [b"2"]
     assert await producer.read("t", committed=False) == [b"1", b"2"]
     answer = await producer.fetch("t")
-    assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(0, 0)]
+    assert [
+        (aborted_transaction.producer_id, aborted_transaction.first_offset)
+        for aborted_transaction in answer.aborted_transactions
+    ] == [(0, 0)]
     assert answer.last_stable_offset == answer.high_watermark == 4
     assert (await producer.fetch("t", committed=False)).aborted_transactions is None
 
@@ -101,7 +104,7 @@ async def test_generation_2_adds_partitions_by_writing_to_them(second: Transacti
     await second.write("u", b"2", partition=1)
     described = await second.describe()
     assert described.transaction_state == "Ongoing"
-    assert [(each.topic, each.partitions) for each in described.topics] == [("t", [0]), ("u", [1])]
+    assert [(topic.topic, topic.partitions) for topic in described.topics] == [("t", [0]), ("u", [1])]
 
 
 async def test_a_repeated_end_gets_the_same_answer(producer: TransactionalPeer) -> None:
@@ -199,7 +202,7 @@ async def test_followers_know_the_last_stable_offset_and_the_aborted_transaction
     await producer.write("t", b"2")
     for node in producer.cluster.nodes:
         answer = await producer.fetch("t", node=node)
-        assert [each.first_offset for each in answer.aborted_transactions] == [0]
+        assert [aborted_transaction.first_offset for aborted_transaction in answer.aborted_transactions] == [0]
         assert answer.last_stable_offset == 2
     await producer.cluster.move_leader("t", 0)
     assert await producer.write("t", b"3") is OK

@@ -22,7 +22,7 @@ _CRC_AT, _ATTRIBUTES_AT = 17, 21
 
 
 def records(random: Random, count: int | None = None, *, keyed: bool = False) -> list[Any]:
-    """Some records with all kinds of keys, values, headers and timestamps."""
+    """Return some records with all kinds of keys, values, headers and timestamps."""
     rows = []
     for index in range(random.randint(1, 4) if count is None else count):
         key = random.choice([b"k%d" % random.randint(0, 3), b"", b"key" * 5] if keyed else [None, b"", b"key"])
@@ -33,7 +33,7 @@ def records(random: Random, count: int | None = None, *, keyed: bool = False) ->
 
 
 def good(random: Random, **fields: Any) -> bytes:
-    """A batch that every topic accepts."""
+    """Return a batch that every topic accepts."""
     return encode_batch(records(random, keyed=True), compression=random.choice(CODECS), **fields)
 
 
@@ -42,13 +42,14 @@ def keyless(random: Random) -> bytes:
 
 
 def large(random: Random) -> bytes:
-    """A batch that is larger than a topic with a small max.message.bytes accepts, and often larger than a fetch may
-    return."""
+    """Return a batch that is larger than a topic with a small max.message.bytes accepts, and often larger than a fetch
+    may return.
+    """
     return encode_batch([(BASE_TIME, b"key", random.randbytes(random.choice([900, 1100, 5000])), ())])
 
 
 def patched(batch: bytes, at: int, data: bytes, *, sealed: bool = True) -> bytes:
-    """A batch with some bytes replaced. With ``sealed``, the checksum is corrected."""
+    """Return a batch with some bytes replaced. With ``sealed``, the checksum is corrected."""
     changed = bytearray(batch)
     changed[at : at + len(data)] = data
     if sealed:
@@ -57,7 +58,7 @@ def patched(batch: bytes, at: int, data: bytes, *, sealed: bool = True) -> bytes
 
 
 def with_body(batch: bytes, body: bytes) -> bytes:
-    """A batch with other records, and with correct length and checksum."""
+    """Return a batch with other records, and with correct length and checksum."""
     whole = batch[:HEADER_SIZE] + body
     return patched(whole, 8, _LENGTH.pack(len(whole) - 12))
 
@@ -72,7 +73,7 @@ def _plain(random: Random, count: int | None = None) -> bytes:
 
 
 def _old_message(random: Random, magic: int) -> bytes:
-    """A message set of format v0 or v1 with one message in it."""
+    """Return a message set of format v0 or v1 with one message in it."""
     from zlib import crc32
 
     body = bytes([magic, 0]) + (struct.pack(">q", BASE_TIME) if magic else b"") + _LENGTH.pack(-1)

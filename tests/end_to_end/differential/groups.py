@@ -28,7 +28,7 @@ def joined(scenario: Scenario, group: str, instance: str | None) -> None:
     """A member joins, a second time if it has to, and assigns the partitions to itself."""
     protocols = _protocols(scenario)
     versions = scenario.versions[m.JoinGroupRequest.api_key]
-    version = scenario.random.choice([each for each in versions if each >= 5 or instance is None])
+    version = scenario.random.choice([version for version in versions if version >= 5 or instance is None])
 
     def join(side: Side, again: bool) -> m.JoinGroupRequest:
         member = side.member(-1) if again else ""
@@ -187,8 +187,8 @@ def offset_fetch(scenario: Scenario, group: str) -> None:
             ]
             request = m.OffsetFetchRequest(
                 groups=[
-                    m.OffsetFetchRequestGroup(group_id=each, topics=None if everything else many)
-                    for each in dict.fromkeys(groups)
+                    m.OffsetFetchRequestGroup(group_id=fromkey, topics=None if everything else many)
+                    for fromkey in dict.fromkeys(groups)
                 ]
             )
         if version >= 7:

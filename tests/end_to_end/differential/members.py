@@ -105,7 +105,7 @@ class Members:
             await side.ask(m.DeleteGroupsRequest(groups_names=[self.group]), 2)
 
     def joining(self) -> dict[str, Any]:
-        """The fields of a heartbeat that joins."""
+        """Return the fields of a heartbeat that joins."""
         if self.kind == "consumer":
             subscribed = {"subscribed_topic_names": self.topics, "topic_partitions": []}
             return {"rebalance_timeout_ms": 60_000, **subscribed}

@@ -58,7 +58,7 @@ def _data(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes | None
 
 
 def _idempotent(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes]:
-    """A producer's next batch, or a batch that is sent again, too early, or with another epoch."""
+    """Return a producer's next batch, or a batch that is sent again, too early, or with another epoch."""
     random = scenario.random
     producer_id = random.choice([9001, 9002])
     key = (topic, index, producer_id)

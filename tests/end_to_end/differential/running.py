@@ -36,7 +36,7 @@ _COMMON = common_versions()
 
 
 def cluster_like_the_container() -> EmbeddedCluster:
-    """One node with the settings of the container that the tests start."""
+    """Return one node with the settings of the container that the tests start."""
     return EmbeddedCluster(
         brokers=1, configs={"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "0"}
     )
@@ -99,7 +99,7 @@ async def disagreements(
 
 
 def is_excused(difference: Difference, request: Request[Any], version: int, excuses: Sequence[Excuse]) -> bool:
-    """Whether one of the excuses permits the difference in the responses to the request."""
+    """Return whether one of the excuses permits the difference in the responses to the request."""
     return any(
         re.fullmatch(excuse.where, difference.path)
         and excuse.request(request)
@@ -178,7 +178,8 @@ async def _configs_seen(side: Side, names: list[str]) -> Any:
     ]
     answer = await side.ask(m.DescribeConfigsRequest(resources=resources), 4)
     return [
-        (result.resource_name, sorted((each.name, each.value) for each in result.configs)) for result in answer.results
+        (result.resource_name, sorted((config.name, config.value) for config in result.configs))
+        for result in answer.results
     ]
 
 

@@ -107,14 +107,14 @@ class Side:
         assert answer.error_code == ErrorCode.NONE, answer
 
     async def ask(self, request: Request[R], version: int) -> R:
-        """The response to a request that has to succeed."""
+        """Return the response to a request that has to succeed."""
         answer: Any = await self.try_to_ask(request, version)
         assert not isinstance(answer, Outcome), f"{self.name}: {request} v{version}: {answer.value}"
         found: R = answer
         return found
 
     async def try_to_ask(self, request: Request[R], version: int) -> R | Outcome:
-        """The response, or the behaviour of a broker that sends none. After CLOSED the next request uses a new
+        """Return the response, or the behaviour of a broker that sends none. After CLOSED the next request uses a new
         connection.
         """
         silent = isinstance(request, ProduceRequest) and request.acks == 0
@@ -199,17 +199,17 @@ class Side:
         self.producer = identity
 
     def sequence(self, topic: str, partition: int) -> int:
-        """The next sequence of the transactional producer."""
+        """Return the next sequence of the transactional producer."""
         return self._sequences.get((topic, partition), 0)
 
     # ---- names for what only this broker knows
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the last topic of this name; an id of no topic if there was none."""
+        """Return the id of the last topic of this name; an id of no topic if there was none."""
         return self.topic_ids.get(name) or hashlib.md5(name.encode()).digest()
 
     def member(self, index: int) -> str:
-        """The member that joined as number ``index`` (-1: the last one); if there is none, a member id that no
+        """Return the member that joined as number ``index`` (-1: the last one); if there is none, a member id that no
         broker assigns."""
         return self.members[index] if self.members else "stranger"
 
@@ -333,7 +333,7 @@ def _checksum(batch: Any) -> str:
 
 
 def _content(batch: Any) -> bytes:
-    """The records: two libraries compress the same records to different bytes."""
+    """Return the records: two libraries compress the same records to different bytes."""
     data = bytes(batch.data[HEADER_SIZE : batch.size])
     try:
         return bytes(decompress(batch.compression, data, _LARGEST_CONTENT)) if batch.compression else data
@@ -362,7 +362,7 @@ def _short(value: Any) -> str:
 
 
 def differences(path: str, embedded: Any, real: Any) -> Iterator[Difference]:
-    """Every difference, from the outside in."""
+    """Yield every difference, from the outside in."""
     if isinstance(embedded, dict) and isinstance(real, dict) and embedded.keys() == real.keys():
         for name in embedded:
             yield from differences(f"{path}.{name}", embedded[name], real[name])

@@ -159,7 +159,7 @@ _THEMES = (_records, _topics, _group, _transactions)
 
 
 def scenario_of(seed: int, prefix: str) -> Scenario:
-    """The scenario of a seed. ``prefix`` makes names that no other scenario uses."""
+    """Return the scenario of a seed. ``prefix`` makes names that no other scenario uses."""
     round_number, theme = divmod(seed, len(_THEMES))
     scenario = Scenario(seed, prefix, first_use=round_number)
     _THEMES[theme](scenario)
@@ -179,7 +179,7 @@ def _streams_group(scenario: Scenario) -> None:
 
 
 def _members(scenario: Scenario, kind: str) -> members.Members:
-    """The group of a kind, and its topics.
+    """Return the group of a kind, and its topics.
 
     Members of a consumer group have one topic: brokers order several topics by their ids, and each broker chooses its
     own ids. The tasks of a streams group can be divided by two, three and four members: brokers choose the members with
@@ -210,7 +210,7 @@ _THEMES_OF_MEMBERS = (_consumer_group, _streams_group)
 
 
 def members_scenario(seed: int, prefix: str) -> Scenario:
-    """The scenario of a seed with members that the coordinator assigns partitions to."""
+    """Return the scenario of a seed with members that the coordinator assigns partitions to."""
     round_number, theme = divmod(seed, len(_THEMES_OF_MEMBERS))
     scenario = Scenario(seed, prefix, first_use=round_number)
     _THEMES_OF_MEMBERS[theme](scenario)

@@ -119,7 +119,7 @@ def create_partitions(scenario: Scenario) -> None:
                 count=count,
                 assignments=None
                 if assignments is None
-                else [m.CreatePartitionsAssignment(broker_ids=each) for each in assignments],
+                else [m.CreatePartitionsAssignment(broker_ids=assignment) for assignment in assignments],
             )
         )
     validate_only = random.random() < 0.2
@@ -220,7 +220,7 @@ _BROKER_SETTINGS = sorted(BROKER_KEYS.keys() - _OF_THE_CONTAINER)
 
 
 def _resource(scenario: Scenario) -> tuple[int, str]:
-    """A group or a subscription of client metrics."""
+    """Return a group or a subscription of client metrics."""
     return scenario.random.choice([CLIENT_METRICS, GROUP]), scenario.random.choice(["", f"{scenario.prefix}resource"])
 
 
@@ -311,7 +311,7 @@ def alter_configs(scenario: Scenario) -> None:
     scenario.add(
         m.AlterConfigsRequest,
         lambda side, _: m.AlterConfigsRequest(resources=resources, validate_only=validate_only),
-        changes=tuple(each.resource_name for each in resources if each.resource_type == TOPIC),
+        changes=tuple(resource.resource_name for resource in resources if resource.resource_type == TOPIC),
     )
 
 
@@ -334,5 +334,5 @@ def incremental_alter_configs(scenario: Scenario) -> None:
     scenario.add(
         m.IncrementalAlterConfigsRequest,
         lambda side, _: m.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only),
-        changes=tuple(each.resource_name for each in resources if each.resource_type == TOPIC),
+        changes=tuple(resource.resource_name for resource in resources if resource.resource_type == TOPIC),
     )

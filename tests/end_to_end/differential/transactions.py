@@ -42,8 +42,8 @@ def _until_complete(scenario: Scenario) -> Callable[[Side], Awaitable[None]]:
 
     async def wait(side: Side) -> None:
         async with asyncio.timeout(DEADLINE):
-            while any(each.transaction_state.startswith("Prepare")
-                      for each in (await side.ask(request, 0)).transaction_states):  # fmt: skip
+            while any(transaction_state.transaction_state.startswith("Prepare")
+                      for transaction_state in (await side.ask(request, 0)).transaction_states):  # fmt: skip
                 await asyncio.sleep(0.01)
 
     return wait

@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def page_faults(call: str) -> int:
-    """The page faults of a new process that makes 60 large buffers and their copies, after this call."""
+    """Return the page faults of a new process that makes 60 large buffers and their copies, after this call."""
     command = [sys.executable, "-c", PROGRAM.format(call=call)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

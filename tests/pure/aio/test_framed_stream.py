@@ -46,7 +46,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def pipe(segment_size: int | None = None) -> tuple[FramedStreamReader, FramedStreamReader, MemoryTransport]:
-    """Two connected framed streams, and the transport of the second."""
+    """Return two connected framed streams, and the transport of the second."""
     (_, near), (far_transport, far) = memory_pipe(
         lambda: FramedStreamReader(1 << 24, "near's peer"),
         lambda: FramedStreamReader(1 << 24, "far's peer"),

@@ -9,7 +9,8 @@ from aiokafka_lite.aio.hedged import hedged
 
 
 async def _search(*candidates: float | None) -> tuple[int | None, float, list[int]]:
-    """The answer, the seconds that it took, and the cancelled attempts. A candidate is its latency; None fails."""
+    """Return the answer, the seconds that it took, and the cancelled attempts. A candidate is its latency; None
+    fails."""
     cancelled: list[int] = []
 
     async def ask(number: int) -> int | None:

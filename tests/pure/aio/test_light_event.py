@@ -59,4 +59,4 @@ async def test_an_event_takes_less_than_100_bytes_after_its_last_waiter() -> Non
     task.cancel()
     await asyncio.wait([task])
     assert sys.getsizeof(event) < 100
-    assert all(each in (None, False, LightEvent) for each in gc.get_referents(event))  # no container of waiters
+    assert all(referent in (None, False, LightEvent) for referent in gc.get_referents(event))  # no container of waiters

@@ -10,7 +10,7 @@ FIRST, LOCK, WINDOW, LIMIT = 16, 30.0, 300.0, 500
 
 
 def after_reads(*reads: tuple[int, float]) -> tuple[Pace, float]:
-    """A pace after reads that returned so many records, each followed by so many seconds of work."""
+    """Return a pace after reads that returned so many records, each followed by so many seconds of work."""
     pace, now = Pace(FIRST), 100.0
     for count, seconds in reads:
         pace.begin_read(now, WINDOW)

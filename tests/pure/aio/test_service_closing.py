@@ -79,7 +79,7 @@ async def takes(seconds: float) -> AsyncIterator[None]:
 
 
 async def slow_to_close() -> Probe:
-    """A started component with a child. Its close takes an hour."""
+    """Return a started component with a child. Its close takes an hour."""
     probe = Probe(on_close=lambda _: asyncio.sleep(3600))
     await probe.start()
     probe.service.start_child(probe.forever)

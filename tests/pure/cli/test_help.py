@@ -23,7 +23,7 @@ HELP_FORMATTER: Any = typer.Context.__mro__[1].formatter_class  # type: ignore[a
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All commands with their paths."""
+    """Yield all commands with their paths."""
     group = group or get_command(application)
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -56,7 +56,7 @@ def test_every_command_explains_itself_and_each_of_its_options(path: tuple[str, 
 
 def test_every_command_that_deletes_asks_a_person_first() -> None:
     deleting = {path: found for path, found in ALL.items() if path[-1].startswith(("delete", "remove"))}
-    assert [path for path, found in deleting.items() if "yes" not in {each.name for each in found.params}] == []
+    assert [path for path, found in deleting.items() if "yes" not in {param.name for param in found.params}] == []
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -61,7 +61,7 @@ def follow(*answers: PartialResponse) -> tuple[ClusterView, ReadTopics]:
 
 
 def unread(answer: Answer, view: ClusterView) -> list[str]:
-    """The names of the topics that are not decoded."""
+    """Return the names of the topics that are not decoded."""
     return [each.name for each in answer.read(view.topics) if isinstance(each, TopicView)]
 
 
@@ -71,7 +71,7 @@ def test_a_topic_with_the_same_bytes_is_not_decoded_again() -> None:
     assert unread(answer, view) == ["a", "c"]
     newer = merged(view, answer)
     assert newer.topics["a"] is view.topics["a"]
-    assert [each.leader for each in newer.topics["b"].partitions] == [2, 2]
+    assert [partition.leader for partition in newer.topics["b"].partitions] == [2, 2]
 
 
 def test_the_snapshot_is_the_same_as_that_of_a_response_that_is_decoded_whole() -> None:
@@ -116,7 +116,7 @@ def test_a_topic_that_was_not_requested_is_decoded_when_it_is() -> None:
     *_, view = merging(view, answer, asked={"a"}, keep={"a", "b"})
     assert view is not None
     newer = merged(view, Answer(moved, answer.kept(view.topics)))
-    assert [each.leader for each in newer.topics["b"].partitions] == [2, 2]
+    assert [partition.leader for partition in newer.topics["b"].partitions] == [2, 2]
 
 
 def test_of_a_topic_that_is_listed_twice_the_last_one_counts_also_in_the_next_answer() -> None:

@@ -359,4 +359,4 @@ def test_a_large_answer_is_merged_in_slices(topics: int, partitions: int) -> Non
     assert set(slices) == {None}
     assert view is not None
     assert len(view.topics) == topics
-    assert sum(len(each.partitions) for each in view.topics.values()) == topics * partitions
+    assert sum(len(topic.partitions) for topic in view.topics.values()) == topics * partitions

@@ -25,7 +25,7 @@ FETCH_SIZE, FETCH_MAX = 1_000, 10_000
 
 
 def view(count: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> ClusterView:
-    """The topic "orders" with so many partitions; the leader epoch of each is its number more than ``epoch``."""
+    """Return the topic "orders" with so many partitions; the leader epoch of each is its number more than ``epoch``."""
     partitions = tuple(PartitionView(number, 1, epoch + number) for number in range(count))
     return ClusterView(nodes={}, topics={"orders": TopicView("orders", topic_id, partitions=partitions)})
 
@@ -289,7 +289,7 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str,
         for each in fetched.states:
             if each.node_id == 1:
                 each.replanned = again.changed
-        again.changed.update((each, None) for each in fetched.states if each.node_id == 1)
+        again.changed.update((state, None) for state in fetched.states if state.node_id == 1)
         made = again.plan(fetched.view, now)
         for each in fetched.states:
             if each.node_id == 1:

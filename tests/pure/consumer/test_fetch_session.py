@@ -11,7 +11,7 @@ from aiokafka_lite.errors import ErrorCode
 
 
 def request(session: FetchSession[str, int], wanted: dict[str, int]) -> SessionRequest[str, int]:
-    """The next request, if exactly ``wanted`` is to be fetched."""
+    """Return the next request, if exactly ``wanted`` is to be fetched."""
     for key in [key for key in session.wanted if key not in wanted]:
         session.drop(key)
     for key, value in wanted.items():
@@ -20,7 +20,7 @@ def request(session: FetchSession[str, int], wanted: dict[str, int]) -> SessionR
 
 
 def established(wanted: dict[str, int]) -> FetchSession[str, int]:
-    """A session with id 7 in which the broker remembers ``wanted``."""
+    """Return a session with id 7 in which the broker remembers ``wanted``."""
     session: FetchSession[str, int] = FetchSession()
     request(session, wanted)
     session.answered(7)

@@ -22,7 +22,7 @@ MAX_SIZE = 1 << 20
 
 
 def batch(base: int, count: int, **settings: int | bool) -> bytes:
-    """A batch whose values are its offsets."""
+    """Return a batch whose values are its offsets."""
     rows = [(1_000 + base + index, None, b"%d" % (base + index), ()) for index in range(count)]
     return encode_batch(rows, base_offset=base, **settings)  # type: ignore[arg-type]
 

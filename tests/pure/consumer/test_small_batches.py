@@ -23,7 +23,7 @@ COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
 
 def batch(base: int, count: int, size: int = 0, **settings: object) -> bytes:
-    """A batch whose values begin with their offsets."""
+    """Return a batch whose values begin with their offsets."""
     rows = [(1_000, None, b"%d" % (base + index) + bytes(size), ()) for index in range(count)]
     return encode_batch(rows, base_offset=base, **settings)  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def next_chunk(state: AssignedPartition) -> Chunk | None:
 
 
 def unread(state: AssignedPartition) -> Chunk | None:
-    """The next chunk, whose records count as delivered."""
+    """Return the next chunk, whose records count as delivered."""
     chunk = next_chunk(state)
     if chunk is not None:
         chunk.advance(len(chunk))
@@ -57,7 +57,7 @@ def unread(state: AssignedPartition) -> Chunk | None:
 
 
 def chunks(state: AssignedPartition) -> list[list[int]]:
-    """The offsets of each chunk, all delivered."""
+    """Return the offsets of each chunk, all delivered."""
     return [[record.offset for record in chunk.iterate()] for chunk in iter(lambda: next_chunk(state), None)]
 
 
@@ -76,7 +76,7 @@ def test_compressed_batches_are_unpacked_one_by_one() -> None:
 def test_a_chunk_of_small_batches_is_bounded_by_its_records() -> None:
     tenth = JOINED_RECORDS // 10
     state = fetched(*(batch(tenth * number, tenth) for number in range(12)))
-    assert [len(each) for each in chunks(state)] == [JOINED_RECORDS, 2 * tenth]
+    assert [len(chunk) for chunk in chunks(state)] == [JOINED_RECORDS, 2 * tenth]
 
 
 def test_a_marker_that_claims_a_negative_number_of_records_does_not_make_a_chunk_larger() -> None:
@@ -99,7 +99,7 @@ def test_a_chunk_of_small_batches_has_fewer_headers_than_one_batch_may_have() ->
 
 def test_a_chunk_of_small_batches_is_bounded_by_its_bytes() -> None:
     state = fetched(*(batch(start, 1, JOINED_BYTES // 4) for start in range(6)))
-    assert [len(each) for each in chunks(state)] == [3, 3]
+    assert [len(chunk) for chunk in chunks(state)] == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ FETCH_SIZE = 1_000
 
 
 def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
-    """A cluster of brokers 1 to 3 with the topic "orders", whose partitions have these leaders."""
+    """Return a cluster of brokers 1 to 3 with the topic "orders", whose partitions have these leaders."""
     partitions = tuple(PartitionView(number, leader, 5 + number) for number, leader in enumerate(leaders))
     return ClusterView(
         nodes={node: Node(node, "host", 9000 + node) for node in (1, 2, 3)},

@@ -17,7 +17,7 @@ def produced(
     key: bytes | None = b"k",
     transactional: bool = False,
 ) -> bytes:
-    """A batch as a producer sends it, of one record for each value."""
+    """Return a batch as a producer sends it, of one record for each value."""
     rows = [(timestamp + index, key, value, ()) for index, value in enumerate(values or (b"v",))]
     return encode_batch(
         rows,
@@ -30,7 +30,7 @@ def produced(
 
 
 def stored(base_offset: int, count: int = 1, *, epoch: int = 0, timestamp: int = 1000, size: int = 1) -> StoredBatch:
-    """A batch as a log stores it; record ``i`` has timestamp ``timestamp + i``."""
+    """Return a batch as a log stores it; record ``i`` has timestamp ``timestamp + i``."""
     rows = [(timestamp + index, b"k", b"v" * size, ()) for index in range(count)]
     data = encode_batch(rows, base_offset=base_offset, leader_epoch=epoch)
     return StoredBatch(base_offset, base_offset + count - 1, timestamp + count - 1, epoch, data)

@@ -28,7 +28,7 @@ class Connection:
 
 
 def room(configs: dict[str, str], *connections: Connection) -> tuple[bool, list[int]]:
-    """Whether the address 1 gets a connection of the listener a, and the places of the replaced connections."""
+    """Return whether the address 1 gets a connection of the listener a, and the places of the replaced connections."""
     settings = ClusterSettings(configs).of("1")
 
     def clock() -> float:
@@ -38,7 +38,7 @@ def room(configs: dict[str, str], *connections: Connection) -> tuple[bool, list[
     left = dict.fromkeys(connections)
     has_room = limits.make_room(left, "a", "1")
     replaced = [place for place, each in enumerate(connections) if each.is_replaced]
-    assert [each for each in connections if not each.is_replaced] == list(left)
+    assert [connection for connection in connections if not connection.is_replaced] == list(left)
     return has_room, replaced
 
 

@@ -84,7 +84,7 @@ class World:
         return self.heartbeat(member_id, 0, frozenset(), **wanted)
 
     def settle(self) -> Mapping[str, set[TopicIdPartition]]:
-        """Each member reports what it owns, until the group is stable: at most three rounds."""
+        """Return each member reports what it owns, until the group is stable: at most three rounds."""
         for _ in range(3):
             for member in list(self.group.members.values()):
                 self.heartbeat(member.member_id, member.epoch, frozenset(member.assigned))

@@ -25,7 +25,7 @@ CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def sample(cls: type[Any], version: int, numbers: Iterator[int]) -> Any:
-    """A message with two elements in each array, and another value in each field."""
+    """Return a message with two elements in each array, and another value in each field."""
     values: dict[str, Any] = {}
     specs: dict[str, Spec] = cls.specs
     for name, spec in specs.items():
@@ -61,7 +61,7 @@ def test_every_api_has_an_error_response_that_its_version_can_encode() -> None:
 
 
 def failed(request: Request[Any], version: int) -> Any:
-    """The error response, after it was encoded and decoded."""
+    """Return the error response, after it was encoded and decoded."""
     response = error_response(request, CODE, version)
     assert response is not None
     encoded = bytearray()
@@ -70,7 +70,7 @@ def failed(request: Request[Any], version: int) -> Any:
 
 
 def codes(message: Any) -> set[int]:
-    """All error codes in a message."""
+    """Return all error codes in a message."""
     found: set[int] = set()
     for name in type(message).specs:
         value = getattr(message, name)
@@ -87,9 +87,10 @@ def test_each_partition_of_a_produce_request_has_the_code() -> None:
     response = failed(request, 9)
     assert [topic.name for topic in response.responses] == [topic.name for topic in request.topic_data]
     for topic, answered in zip(request.topic_data, response.responses):
-        assert [(each.index, each.error_code, each.base_offset) for each in answered.partition_responses] == [
-            (each.index, CODE, -1) for each in topic.partition_data
-        ]
+        assert [
+            (partition_response.index, partition_response.error_code, partition_response.base_offset)
+            for partition_response in answered.partition_responses
+        ] == [(each.index, CODE, -1) for each in topic.partition_data]
 
 
 def test_a_fetch_error_of_a_partition_does_not_end_the_session() -> None:
@@ -108,7 +109,7 @@ def test_the_code_is_in_the_outermost_field_of_the_version() -> None:
         assert (response.error_code == CODE) is outer
         assert [group.error_code for group in response.groups] == ([] if outer else [CODE, CODE])
     coordinators = failed(sample(FindCoordinatorRequest, 4, itertools.count(1)), 4).coordinators
-    assert [(each.error_code, each.node_id) for each in coordinators] == [(CODE, -1), (CODE, -1)]
+    assert [(coordinator.error_code, coordinator.node_id) for coordinator in coordinators] == [(CODE, -1), (CODE, -1)]
     metadata = failed(sample(MetadataRequest, 13, itertools.count(1)), 13)
     assert (metadata.error_code, [topic.error_code for topic in metadata.topics]) == (CODE, [CODE, CODE])
 

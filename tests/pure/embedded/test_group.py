@@ -68,7 +68,7 @@ class Members:
         return self.group.heartbeat(result.member_id, instance, result.generation)
 
     async def of(self, *names: str, **settings: Any) -> list[JoinResult]:
-        """A stable group of new members; the assignments are their own ids."""
+        """Return a stable group of new members; the assignments are their own ids."""
         waiting = [future(self.join(**settings)) for _ in names]
         if len(names) > 1:
             first = await waiting[0]
@@ -78,18 +78,18 @@ class Members:
         return results
 
     async def settle(self, results: list[JoinResult]) -> None:
-        leader = next(each for each in results if each.member_id == each.leader)
-        assignments = {each.member_id: each.member_id.encode() for each in results}
+        leader = next(result for result in results if result.member_id == result.leader)
+        assignments = {result.member_id: result.member_id.encode() for result in results}
         answers = [
-            future(self.sync(each, assignments if each is leader else {}))
-            for each in sorted(results, key=lambda each: each is leader)
+            future(self.sync(result, assignments if result is leader else {}))
+            for result in sorted(results, key=lambda each: each is leader)
         ]
-        assert {(await each).error for each in answers} == {ErrorCode.NONE}
+        assert {(await answer).error for answer in answers} == {ErrorCode.NONE}
         assert self.group.state is GroupState.STABLE
 
 
 def future(answer: Any) -> asyncio.Future[Any]:
-    """An answer as a future, which is done if the answer was immediate."""
+    """Return an answer as a future, which is done if the answer was immediate."""
     if isinstance(answer, asyncio.Future):
         return answer
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -25,7 +25,7 @@ Subscriptions = dict[str, set[bytes]]
 
 def group(subscriptions: Subscriptions, counts: Counts, before: Assignment) -> dict[str, Subscriber]:
     return {
-        member: Subscriber({each for each in topics if each in counts}, before.get(member, set()))
+        member: Subscriber({topic for topic in topics if topic in counts}, before.get(member, set()))
         for member, topics in subscriptions.items()
     }
 
@@ -101,7 +101,7 @@ class KafkasAssignment(NamedTuple):
         return len({frozenset(member.topics) for member in self.members.values()}) == 1
 
     def kept(self, assignment: Assignment) -> int:
-        """The number of partitions that stay with their members."""
+        """Return the number of partitions that stay with their members."""
         return sum(len(owned & self.members[member].assigned) for member, owned in assignment.items())
 
 
@@ -132,7 +132,7 @@ def test_uniform_balances_as_kafka_does_and_moves_no_more() -> None:
             assert sizes == kafkas, case
             assert case.kept(found) == case.kept(case.assignment), case
         else:
-            assert sum(each * each for each in sizes) <= sum(each * each for each in kafkas), case
+            assert sum(size * size for size in sizes) <= sum(kafka * kafka for kafka in kafkas), case
             assert case.kept(found) >= case.kept(case.assignment) - 1, case
 
 
@@ -148,5 +148,5 @@ def test_range_gives_the_same_numbers_of_equal_topics() -> None:
     first = range_(group({"a": set(counts), "b": set(counts)}, counts, {}), counts)
     then = range_(group({"a": set(counts), "b": set(counts), "c": set(counts)}, counts, first), counts)
     for owned in (*first.values(), *then.values()):
-        numbers = [{number for topic, number in owned if topic == each} for each in counts]
+        numbers = [{number for topic, number in owned if topic == count} for count in counts]
         assert numbers[0] == numbers[1]

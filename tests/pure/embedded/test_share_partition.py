@@ -39,7 +39,7 @@ def acknowledge(share: SharePartition, kind: int, first: int, last: int | None =
 
 
 def kept_state(share: SharePartition, offset: int) -> RecordState:
-    """The state of a record that outlives the leader: an acquired record is available again."""
+    """Return the state of a record that outlives the leader: an acquired record is available again."""
     return next((batch.state for batch in share.state() if batch.first <= offset <= batch.last), AVAILABLE)
 
 

@@ -33,15 +33,15 @@ def test_each_task_runs_once_and_shares_are_even(
     for processes in (first, second):
         group = members(processes, targets)
         targets = assign_tasks(group, counts, counts, replicas)
-        active = Counter(task for each in targets.values() for task in each.active)
+        active = Counter(task for target in targets.values() for task in target.active)
         assert active == dict.fromkeys(wanted, 1)
-        copies = Counter(task for each in targets.values() for task in each.standby)
+        copies = Counter(task for target in targets.values() for task in target.standby)
         assert copies == Counter(dict.fromkeys(wanted, min(replicas, len(processes) - 1)))
         held = Counter(
             (task, group[name].process_id) for name, each in targets.items() for task in (*each.active, *each.standby)
         )
         assert set(held.values()) <= {1}, "a process has a task once"
-        sizes = [len(each.active) for each in targets.values()]
+        sizes = [len(target.active) for target in targets.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
@@ -89,5 +89,5 @@ def test_a_large_group_has_its_tasks_in_little_time() -> None:
     began = time.process_time()
     targets = assign_tasks(group, counts, counts, 2)
     assert time.process_time() - began < 3
-    assert {len(each.active) for each in targets.values()} == {40}
-    assert {len(each.standby) for each in targets.values()} == {80}
+    assert {len(target.active) for target in targets.values()} == {40}
+    assert {len(target.standby) for target in targets.values()} == {80}

@@ -76,7 +76,7 @@ class Driver:
         return self.member.handle(HeartbeatAnswer(self.member.identity, code))
 
     def round(self, join: SendJoin, *numbers: int) -> list[Action]:
-        """One rebalance: from JoinGroup to the assignment."""
+        """Return one rebalance: from JoinGroup to the assignment."""
         return self.synced(only(self.joined(join), SendSync), tp(*numbers))
 
     def settle(self, *numbers: int) -> Driver:

@@ -83,7 +83,7 @@ class Driver:
     def answer(
         self, assigned: Mapping[str, Iterable[int]] | None = None, *, names: Mapping[bytes, str] = NAMES
     ) -> list[Action]:
-        """The answer to the last heartbeat, in the next epoch if it assigns partitions."""
+        """Return the answer to the last heartbeat, in the next epoch if it assigns partitions."""
         self.epoch += assigned is not None
         given = None
         if assigned is not None:
@@ -116,7 +116,7 @@ class Driver:
         return self
 
     def revoke(self, *numbers: int) -> Revoke:
-        """A heartbeat revokes all partitions except these."""
+        """Return a heartbeat revokes all partitions except these."""
         self.due()
         revoke, _ = self.answer({"t": numbers})
         assert isinstance(revoke, Revoke)

@@ -209,7 +209,7 @@ def test_the_leader_assigns_for_all_members() -> None:
     gather = only(driver.joined(driver.subscribe("t", "u"), leader="m", members=members), GatherTopics)
     assert gather.topics == {"t", "u"}
     sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=4))), SendSync)
-    given = {each.member_id: read_assignment(each.assignment) for each in sync.request.assignments}
+    given = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
     assert given == {"m": frozenset(tp(0, 1)), "n": frozenset(tp(2, 3))}
     driver.synced(sync, given["m"])
     assert driver.state is MemberState.STABLE

@@ -156,7 +156,7 @@ def test_a_member_whose_subscription_cannot_be_read_gets_no_partitions(metadata:
     assert driver.member.leadership is not None
     assert "broken-1" in driver.member.leadership.problems[0]
     sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
-    given = {each.member_id: read_assignment(each.assignment) for each in sync.request.assignments}
+    given = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
     assert given == {"m": frozenset(tp(0, 1)), "broken-1": frozenset()}
 
 
@@ -303,7 +303,7 @@ def test_a_strategy_passes_data_from_the_leader_to_each_member() -> None:
     members = members_of(("m", ("t",)), ("n", ("t",)))
     gather = only(leads.joined(leads.subscribe(), leader="m", members=members), GatherTopics)
     sync = only(leads.member.handle(TopicsGathered(gather.attempt, racks(t=4))), SendSync)
-    sent = {each.member_id: each.assignment for each in sync.request.assignments}
+    sent = {assignment.member_id: assignment.assignment for assignment in sync.request.assignments}
     leads.member.handle(SyncAnswer(sync.attempt, SyncGroupResponse(error_code=0, assignment=sent["m"])))
     other = only(follows.joined(follows.subscribe(), member_id="n"), SendSync)
     follows.member.handle(SyncAnswer(other.attempt, SyncGroupResponse(error_code=0, assignment=sent["n"])))

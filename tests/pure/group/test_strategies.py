@@ -47,14 +47,14 @@ def rejoin(
     members: list[GroupMember],
     generation: int,
 ) -> list[GroupMember]:
-    """The members as they join again after an assignment."""
+    """Return the members as they join again after an assignment."""
     return [
         replace(
-            each,
-            owned=tuple(assignment.get(each.member_id, ())) if strategy.cooperative else (),
-            user_data=strategy.user_data(assignment.get(each.member_id, ()), generation),
+            member,
+            owned=tuple(assignment.get(member.member_id, ())) if strategy.cooperative else (),
+            user_data=strategy.user_data(assignment.get(member.member_id, ()), generation),
         )
-        for each in members
+        for member in members
     ]
 
 
@@ -80,11 +80,11 @@ def test_each_partition_goes_to_one_subscriber_in_any_order_of_members(
 ) -> None:
     members, existing = group
     assignment = strategy.assign(members, existing)
-    wanted = {topic for each in members for topic in each.topics} & set(existing)
+    wanted = {topic for member in members for topic in member.topics} & set(existing)
     given_out = sorted(partition for got in assignment.values() for partition in got)
     assert given_out == sorted(TopicPartition(t, n) for t in wanted for n in range(len(existing[t])))
-    for each in members:
-        assert {partition.topic for partition in assignment[each.member_id]} <= set(each.topics)
+    for member in members:
+        assert {partition.topic for partition in assignment[member.member_id]} <= set(member.topics)
     assert strategy.assign(list(reversed(members)), existing) == assignment
 
 
@@ -138,7 +138,7 @@ def test_cooperative_assigns_no_owned_partition_and_is_stable_after_a_few_rounds
 ) -> None:
     strategy = CooperativeStickyStrategy()
     members, existing = group
-    wanted = {topic for each in members for topic in each.topics} & set(existing)
+    wanted = {topic for member in members for topic in member.topics} & set(existing)
     owned = strategy.assign(members[: max(1, len(members) - joined)], existing)
     for generation in range(1, 5):
         assignment = strategy.assign(rejoin(strategy, owned, members, generation), existing)
@@ -237,8 +237,11 @@ def test_user_data_without_a_generation_and_unreadable_user_data_are_accepted() 
 
 def test_strategies_are_found_by_protocol_name_and_by_the_name_of_javas_class() -> None:
     java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    assert [each.name for each in checked_strategies([java, "RangeAssignor"])] == ["cooperative-sticky", "range"]
-    assert [each.name for each in checked_strategies(list(BY_NAME))] == list(BY_NAME)
+    assert [checked_strategy.name for checked_strategy in checked_strategies([java, "RangeAssignor"])] == [
+        "cooperative-sticky",
+        "range",
+    ]
+    assert [checked_strategy.name for checked_strategy in checked_strategies(list(BY_NAME))] == list(BY_NAME)
 
 
 @pytest.mark.parametrize("wrong", [["MyAssignor"], "range", [RangeStrategy], [], ["range", RangeStrategy()], None])

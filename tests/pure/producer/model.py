@@ -23,7 +23,7 @@ HERE = TopicPartition("t", 0)
 
 
 def a_batch(*values: bytes) -> Batch:
-    """A batch with these records."""
+    """Return a batch with these records."""
     batch = Batch(*HERE, BatchBuilder(), 0.0, 120.0)
     for value in values:
         batch.builder.append(0, None, value)
@@ -41,7 +41,8 @@ def a_partition(
     now: Callable[[], float] = lambda: 0.0,
     ids: ProducerIds | None = None,
 ) -> PartitionProducer:
-    """A partition whose leader is known, unless that is None. ``introduced``: its first batch need not go alone."""
+    """Return a partition whose leader is known, unless that is None. ``introduced``: its first batch need not go
+    alone."""
     identities = ids if ids is not None else ProducerIds(lambda: None) if idempotent else None
     if identities is not None and ids is None:
         identities.received(ProducerIdAndEpoch(7, 0))
@@ -80,7 +81,7 @@ class Log:
     batches: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
 
     def append(self, identity: ProducerIdAndEpoch, sequence: int, values: list[bytes]) -> tuple[ErrorCode, int]:
-        """The answer to a batch: a code and a base offset."""
+        """Return the answer to a batch: a code and a base offset."""
         producer_id, epoch = identity
         if producer_id >= 0:
             known = self.epochs.get(producer_id, -1)

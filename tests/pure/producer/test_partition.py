@@ -27,7 +27,7 @@ def with_sealed(partition: PartitionProducer, *names: bytes) -> PartitionProduce
 
 
 def values_of(partition: PartitionProducer) -> list[bytes]:
-    """The values of the unsent batches, in order."""
+    """Return the values of the unsent batches, in order."""
     return [batch.encode()[-2:-1] for batch in partition.unsent]
 
 
@@ -200,7 +200,7 @@ def test_an_open_batch_is_taken_only_when_it_is_due() -> None:
 
 
 def fields(value: bytes, key: bytes | None = None) -> tuple[bytes | None, bytes, tuple[Header, ...], int, int]:
-    """A record as ``append`` takes it."""
+    """Return a record as ``append`` takes it."""
     return key, value, (), 0, len(value)
 
 

@@ -45,7 +45,7 @@ class Load:
 
 
 def choices(partitioner: Partitioner, view: ClusterView, times: int = 4_000) -> Counter[int]:
-    """How often each partition is chosen for a batch of records without keys."""
+    """Return how often each partition is chosen for a batch of records without keys."""
     chosen: Counter[int] = Counter()
     for _ in range(times):
         number = partitioner.partition("t", None, b"v", view)
@@ -216,7 +216,7 @@ def test_every_choice_exists_and_is_reachable_if_any_partition_is(
     drawn = itertools.cycle(numbers)
     partitioner = DefaultPartitioner(random=lambda: next(drawn))
     partitioner.use_load(Load(queued, tuple(unreachable)))
-    led = {each.partition for each in view.topics["t"].partitions if each.leader is not None}
+    led = {partition.partition for partition in view.topics["t"].partitions if partition.leader is not None}
     within_reach = {number for number in led if number % brokers + 1 not in unreachable}
     for size in sizes:
         chosen = partitioner.partition("t", None, b"v", view)

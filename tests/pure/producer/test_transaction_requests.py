@@ -92,7 +92,9 @@ def test_a_final_code_decides_then_a_retriable_one() -> None:
 
 def test_partitions_are_added_by_topic_and_an_omitted_one_is_retried() -> None:
     request = add_partitions_request("orders-1", IDENTITY, [A, B])
-    assert [(each.name, each.partitions) for each in request.v3_and_below_topics] == [("t", [0, 1])]
+    assert [
+        (v3_and_below_topic.name, v3_and_below_topic.partitions) for v3_and_below_topic in request.v3_and_below_topics
+    ] == [("t", [0, 1])]
     assert (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch) == IDENTITY
     added = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=0)
     answer = AddPartitionsToTxnResponse(
@@ -107,8 +109,13 @@ def test_offsets_name_the_member_if_the_broker_can_check_it() -> None:
     assert (request.generation_id, request.member_id, request.group_instance_id) == (4, "member-1", "instance-1")
     (topic,) = request.topics
     found = [
-        (each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata)
-        for each in topic.partitions
+        (
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+        )
+        for partition in topic.partitions
     ]
     assert found == [(0, 5, 2, "note"), (1, 6, -1, "")]
     request = offsets_request("orders-1", IDENTITY, GROUP, offsets, knows_members=False)

@@ -23,7 +23,7 @@ class Requests:
 
 
 def ids_of(generation: int, request: Requests | None = None) -> TransactionalIds:
-    """The ids of an open transaction."""
+    """Return the ids of an open transaction."""
     ids = TransactionalIds(request or Requests())
     ids.received(FIRST)
     ids.begin(generation)

@@ -76,5 +76,5 @@ def _present(spec: Spec, version: int) -> st.SearchStrategy[Any]:
 
 @cache
 def messages_in_some_version(cls: type[Any]) -> st.SearchStrategy[tuple[Any, int]]:
-    """A message together with a version that can carry it."""
+    """Return a message together with a version that can carry it."""
     return st.sampled_from(versions_of(cls)).flatmap(lambda v: st.tuples(struct_in(cls, v), st.just(v)))

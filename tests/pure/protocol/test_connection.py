@@ -49,12 +49,12 @@ def body(frame: bytes | bytearray) -> bytes:
 
 
 def encoded(request: Request[Any], version: int, client_id: str | None = "me") -> bytes:
-    """The frame of a connection's first request, without its size."""
+    """Return the frame of a connection's first request, without its size."""
     return body(ClientProtocol[None]("broker 1").encode_request(request, version, client_id, None))
 
 
 def asked(client: ClientProtocol[str], request: Request[Any], version: int, promise: str = "") -> RequestHeader:
-    """The header that the broker reads of a request."""
+    """Return the header that the broker reads of a request."""
     parsed = parse_request(body(client.encode_request(request, version, "me", promise)))
     assert isinstance(parsed, ParsedRequest)
     assert parsed.request == request

@@ -218,7 +218,7 @@ def test_all_frames_are_completed_within_the_bound_though_the_streams_begin_toge
         begin(stream, size)
     completed: list[FrameSplitter] = []
     while len(completed) < len(streams):
-        for stream in [each for each in streams if not each.starved and each not in completed]:
+        for stream in [stream for stream in streams if not stream.starved and stream not in completed]:
             # All but the last byte: the others run out of room before the first frame is complete.
             rest = 4 + size - stream.waiting
             completed += [stream] * len(receive(stream, rest - 1 if rest > 1 else 1))

@@ -176,7 +176,7 @@ def theirs(name: str) -> Any:
 
 
 def to_kafka_python(value: Any, theirs: Any, version: int) -> Any:
-    """The same value in their class. A tagged field is set only if it differs from its default."""
+    """Return the same value in their class. A tagged field is set only if it differs from its default."""
     given = {}
     for name, spec in type(value).specs.items():
         found = getattr(value, name)
@@ -238,7 +238,7 @@ def test_kafka_python_writes_any_message_to_the_same_bytes(cls: type[Any], data:
 
 
 def encodable(message: Message, version: int) -> bytes | None:
-    """The message's bytes, or None if the version cannot carry this example."""
+    """Return the message's bytes, or None if the version cannot carry this example."""
     try:
         return encoded(message, version)
     except ValueError:

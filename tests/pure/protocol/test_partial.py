@@ -71,7 +71,7 @@ def whole(version: int, data: bytes) -> MetadataResponse:
 
 
 def outcome(decode: Any, version: int, data: bytes) -> object:
-    """The message, or the text of the error without the broker's name."""
+    """Return the message, or the text of the error without the broker's name."""
     try:
         return decode(version, data)
     except UndecodableResponse as error:

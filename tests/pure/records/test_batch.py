@@ -43,7 +43,7 @@ def rows(columns: RecordColumns) -> list[tuple[int, bytes | None, bytes | None, 
 
 
 def with_field(batch: bytes, at: int, form: str, value: int) -> bytes:
-    """The batch with another number in its header and a correct checksum."""
+    """Return the batch with another number in its header and a correct checksum."""
     changed = bytearray(batch)
     struct.pack_into(form, changed, at, value)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
@@ -51,7 +51,7 @@ def with_field(batch: bytes, at: int, form: str, value: int) -> bytes:
 
 
 def with_records(records: bytes, count: int, codec: Compression = Compression.NONE) -> bytes:
-    """A valid batch with these bytes as its records."""
+    """Return a valid batch with these bytes as its records."""
     head = struct.pack(">hiqqqhii", codec, max(count - 1, 0), T, T, -1, -1, -1, count)
     return struct.pack(">qiibI", 0, 49 + len(records), -1, 2, crc32c(head + records)) + head + records
 

@@ -36,20 +36,20 @@ def at_most(size: int) -> Iterator[None]:
 
 
 def record(offset_delta: int, headers: int) -> bytes:
-    """A record with so many headers, encoded."""
+    """Return a record with so many headers, encoded."""
     body = b"\0\0" + encode_varint(offset_delta) + b"\1\2v" + encode_varint(headers) + HEADER * headers
     return encode_varint(len(body)) + body
 
 
 def batch_of(*headers: int) -> RecordBatch:
-    """A batch of records with so many headers each, as small as zstd makes it."""
+    """Return a batch of records with so many headers each, as small as zstd makes it."""
     body = b"".join(record(delta, count) for delta, count in enumerate(headers))
     return RecordBatch(with_records(compress(Compression.ZSTD, body), len(headers), Compression.ZSTD))
 
 
 def test_a_record_with_ten_thousand_headers_is_read() -> None:
     columns = batch_of(3, 10_000, 0).columns()
-    assert [len(each) for each in columns.headers] == [3, 10_000, 0]
+    assert [len(header) for header in columns.headers] == [3, 10_000, 0]
     assert columns.header_count == 10_003
 
 
@@ -72,7 +72,7 @@ def test_the_records_before_one_with_too_many_headers_are_returned() -> None:
 def test_a_chunk_ends_before_it_has_too_many_headers() -> None:
     counts = [0, 1_000, MAX_HEADERS, 0, MAX_HEADERS - 1, 1, 1, 500] + [30_000] * 5
     chunks = list(batch_of(*counts).chunks())
-    assert [len(each) for chunk in chunks for each in chunk.headers] == counts
+    assert [len(header) for chunk in chunks for header in chunk.headers] == counts
     assert [offset for chunk in chunks for offset in chunk.offsets] == list(range(len(counts)))
     assert all(chunk.header_count == sum(map(len, chunk.headers)) <= MAX_HEADERS for chunk in chunks)
     assert len(chunks) == 6
@@ -116,7 +116,7 @@ def test_the_window_of_zstd_adds_at_most_its_size() -> None:
 
 
 def wrapper_of(count: int) -> RecordBatch:
-    """A gzip wrapper of format v1 around so many empty messages."""
+    """Return a gzip wrapper of format v1 around so many empty messages."""
     messages = bytearray(34 * count)
     body = struct.pack(">bbqii", 1, 0, 1_000, -1, -1)
     head = struct.Struct(">qiI")

@@ -30,15 +30,15 @@ records = st.tuples(
 
 
 def rows_of(rows: list[Any]) -> Rows:
-    headers = [None if each[2] is None else [{"key": key, "value": value} for key, value in each[2]] for each in rows]
+    headers = [None if row[2] is None else [{"key": key, "value": value} for key, value in row[2]] for row in rows]
     return Rows(
         "t",
         pa.record_batch(
             {
-                "key": pa.array([each[0] for each in rows], pa.binary()),
-                "value": pa.array([each[1] for each in rows], pa.binary()),
+                "key": pa.array([row[0] for row in rows], pa.binary()),
+                "value": pa.array([row[1] for row in rows], pa.binary()),
                 "headers": pa.array(headers, HEADERS),
-                "timestamp": pa.array([each[3] for each in rows], pa.int64()),
+                "timestamp": pa.array([row[3] for row in rows], pa.int64()),
             }
         ),
         NOW,
@@ -52,7 +52,7 @@ def test_columns_are_encoded_like_single_records(rows: list[Any], data: st.DataO
     columns = rows_of(rows)
     encoded = columns.encode(start, stop)
     keys, values, headers, timestamps = zip(*rows[start:stop])
-    expected = encode_records(timestamps[0], timestamps, keys, values, [each or () for each in headers])
+    expected = encode_records(timestamps[0], timestamps, keys, values, [header or () for header in headers])
     assert bytes(encoded.records) == bytes(expected)
     assert (encoded.count, encoded.base_timestamp, encoded.max_timestamp) == (
         stop - start,

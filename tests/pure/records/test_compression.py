@@ -283,7 +283,7 @@ def test_another_member_or_frame_that_is_damaged_is_corrupt() -> None:
 
 
 def zstd_with_window(window_log: int, data: bytes, *, size: bool = False, checksum: bool = False) -> bytes:
-    """A frame with this window, as ``zstd --long`` writes it."""
+    """Return a frame with this window, as ``zstd --long`` writes it."""
     parameters = zstandard.ZstdCompressionParameters(
         window_log=window_log, enable_ldm=True, write_content_size=size, write_checksum=checksum
     )

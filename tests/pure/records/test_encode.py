@@ -162,7 +162,7 @@ def test_wrong_lists_leave_the_buffer_unchanged(
 
 
 def edges(*places: int) -> bytes:
-    """The offsets of a large binary column."""
+    """Return the offsets of a large binary column."""
     return b"".join(place.to_bytes(8, "little", signed=True) for place in places)
 
 

@@ -40,7 +40,7 @@ THIS = Build(records, scan, varint)
 
 @cache
 def plain() -> Build:
-    """The same modules as plain Python: loaded from their sources under other names, in this process."""
+    """Return the same modules as plain Python: loaded from their sources under other names, in this process."""
     package = "aiokafka_lite.protocol.plain_records"
     sys.meta_path.insert(0, SourceFinder(package))
     spec = spec_from_file_location(package, PROTOCOL / "records" / "__init__.py")
@@ -62,7 +62,7 @@ Outcome = tuple[str, object]
 
 
 def outcome(function: Callable[[], object]) -> Outcome:
-    """The result, or the type and the text of the error."""
+    """Return the result, or the type and the text of the error."""
     try:
         return "returned", function()
     except (KafkaError, ValueError, OverflowError) as error:

@@ -30,7 +30,7 @@ def test_the_first_message_of_a_login_with_a_token_says_so() -> None:
 
 
 def proved(exchange: ScramExchange, server_first: bytes = SERVER_FIRST) -> bytes:
-    """The message with the proof."""
+    """Return the message with the proof."""
     exchange.begin()
     step = exchange.received(server_first)
     assert isinstance(step, Derivation)

@@ -38,13 +38,13 @@ PYTHON: dict[str, Callable[[Any], Any]] = {
 
 
 def value_of(tagged: dict[str, Any]) -> Any:
-    """The object of Python for a value such as ``{"long": 5}``."""
+    """Return the object of Python for a value such as ``{"long": 5}``."""
     ((tag, content),) = tagged.items()
     return PYTHON[tag](content)
 
 
 def is_written(row: dict[str, Any]) -> bool:
-    """Whether Java's serializer wrote bytes."""
+    """Return whether Java's serializer wrote bytes."""
     return all(character in "0123456789abcdef" for character in row["java"])
 
 

@@ -26,8 +26,10 @@ def acquired(
     *ranges: tuple[int, int] | tuple[int, int, int], data: bytes = b"", max_size: int = 1 << 27
 ) -> AcquiredRecords:
     made = [
-        ShareAcquiredRecords(first_offset=each[0], last_offset=each[1], delivery_count=each[2] if each[2:] else 1)
-        for each in ranges
+        ShareAcquiredRecords(
+            first_offset=range_[0], last_offset=range_[1], delivery_count=range_[2] if range_[2:] else 1
+        )
+        for range_ in ranges
     ]
     return AcquiredRecords(PARTITION, data, made, check_crc=True, max_size=max_size)
 

@@ -168,7 +168,9 @@ def test_a_record_that_was_acknowledged_during_its_renewal_is_sent() -> None:
 
 def test_runs_of_one_type_become_one_batch() -> None:
     types = {0: ACCEPT, 1: ACCEPT, 2: GAP, 3: REJECT, 5: REJECT}
-    batches = [(each.first_offset, each.last_offset, each.acknowledge_types) for each in acknowledgement_batches(types)]
+    batches = [
+        (batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in acknowledgement_batches(types)
+    ]
     assert batches == [(0, 1, [1]), (2, 2, [0]), (3, 3, [3]), (5, 5, [3])]
 
 
@@ -176,6 +178,6 @@ def test_ranges_and_offsets_of_one_type_become_one_batch() -> None:
     types = {2: RELEASE, 3: RELEASE, 5: ACCEPT}
     settled = [SettledRange(0, 1, RELEASE), SettledRange(4, 4, RELEASE), SettledRange(6, 9, GAP)]
     assert [
-        (each.first_offset, each.last_offset, each.acknowledge_types)
-        for each in acknowledgement_batches(types, settled)
+        (batch.first_offset, batch.last_offset, batch.acknowledge_types)
+        for batch in acknowledgement_batches(types, settled)
     ] == [(0, 4, [2]), (5, 5, [1]), (6, 9, [0])]

@@ -36,7 +36,7 @@ def answer(
 
 
 def member_in(state: ShareMemberState) -> ShareMember:
-    """A member in this state, with one partition where it has been in the group."""
+    """Return a member in this state, with one partition where it has been in the group."""
     member = ShareMember("g", "id", ["orders", "bills"], rack="r1")
     if state is not S.JOINING:
         member.answered(answer(partitions=[0]))
@@ -202,4 +202,4 @@ def test_programs_that_seed_random_alike_have_members_of_different_ids() -> None
         random.seed(42)
         ids.add(ShareConsumer("localhost:9092", topics=["orders"], group_id="billing").member_id)
     assert len(ids) == 2
-    assert {len(each) for each in ids} == {22}
+    assert {len(id_) for id_ in ids} == {22}

@@ -51,7 +51,10 @@ def test_a_fetch_names_new_partitions_and_those_with_acknowledgements() -> None:
     accepted = acknowledged({7: AcknowledgeType.ACCEPT})
     request = fetch_request("g", "m", session, ShareConfig(group_id="g", acquire_mode="record_limit"), [accepted], 500)
     (topic,) = request.topics
-    assert {each.partition_index: len(each.acknowledgement_batches) for each in topic.partitions} == {0: 1, 1: 0}
+    assert {partition.partition_index: len(partition.acknowledgement_batches) for partition in topic.partitions} == {
+        0: 1,
+        1: 0,
+    }
     assert (request.share_session_epoch, request.share_acquire_mode, request.is_renew_ack) == (4, 1, False)
 
 
@@ -65,5 +68,5 @@ def test_a_request_with_a_renewal_says_so() -> None:
     accepted, renewed = acknowledged({1: AcknowledgeType.ACCEPT}), acknowledged({2: AcknowledgeType.RENEW})
     request = acknowledge_request("g", "m", 3, [accepted, renewed])
     ((partition,),) = (topic.partitions for topic in request.topics)
-    assert [each.acknowledge_types for each in partition.acknowledgement_batches] == [[1], [4]]
+    assert [batch.acknowledge_types for batch in partition.acknowledgement_batches] == [[1], [4]]
     assert request.is_renew_ack

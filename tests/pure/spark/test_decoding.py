@@ -61,8 +61,8 @@ def decoder(*columns: str) -> Decoder:
 def decoded(
     batches: Sequence[bytes | RecordBatch], low: int = 0, high: int = FOREVER, *columns: str
 ) -> list[dict[str, Any]]:
-    """The rows of the batches of a partition, as Spark gets them."""
-    wanted = [(each if isinstance(each, RecordBatch) else RecordBatch(each), None) for each in batches]
+    """Return the rows of the batches of a partition, as Spark gets them."""
+    wanted = [(batch if isinstance(batch, RecordBatch) else RecordBatch(batch), None) for batch in batches]
     return rows([Fetched(Range(ORDERS, low, high), wanted)], decoder(*columns))
 
 
@@ -75,7 +75,7 @@ def rows(fetched: Sequence[Fetched], using: Decoder) -> list[dict[str, Any]]:
 
 
 def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterator[dict[str, Any]]:
-    """The same rows, decoded record by record."""
+    """Yield the same rows, decoded record by record."""
     columns = batch.columns()
     for offset, time, key, value, headers in zip(
         columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers

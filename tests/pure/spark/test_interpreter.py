@@ -34,7 +34,7 @@ def test_a_worker_runs_this_interpreter_with_the_installed_pyspark() -> None:
 
 
 def imports_of_the_daemon(directory: Path) -> str:
-    """The names that the daemon of Spark's tasks imports in a working directory, until its input ends."""
+    """Return the names that the daemon of Spark's tasks imports in a working directory, until its input ends."""
     done = subprocess.run(
         [worker_python(), "-m", "pyspark.daemon", "pyspark.worker"],
         stdin=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ LAUNCHED_BY_SPARK = ["-Xmx1g", jvm.VECTOR, "--add-opens=java.base/java.nio=ALL-U
 
 
 def make_java(home: Path, release: str, *, has_vector: bool = True) -> Path:
-    """A JAVA_HOME whose ``java`` reports this release, and refuses a vector module that it does not have."""
+    """Return a JAVA_HOME whose ``java`` reports this release, and refuses a vector module that it does not have."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     refusal = "" if has_vector else f'case "$*" in *{jvm.VECTOR}*) echo "module not found"; exit 1;; esac\n'

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 
 def session(master: str, **settings: str) -> Any:
-    """The parts of a session that ``register`` uses; a real one takes seconds to start."""
+    """Return the parts of a session that ``register`` uses; a real one takes seconds to start."""
     context = SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: settings)
     return SimpleNamespace(_sc=context, dataSource=SimpleNamespace(register=lambda source: None))
 

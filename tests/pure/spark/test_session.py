@@ -16,7 +16,9 @@ from aiokafka_lite.spark.session import PACKAGE, SparkCluster, pack
 
 
 def run(program: str) -> str:
-    """The output of a program. The package in the zip is plain Python, so the compiled build is not required there."""
+    """Return the output of a program. The package in the zip is plain Python, so the compiled build is not required
+    there.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "AIOKAFKA_LITE_PURE"}
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment

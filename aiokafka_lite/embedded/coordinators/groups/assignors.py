@@ -66,7 +66,7 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
 
 
 def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:
-    """Each topic by itself: a range for each of its members, static members first.
+    """Return each topic by itself: a range for each of its members, static members first.
 
     The present assignment has no influence.
     """
@@ -85,7 +85,7 @@ def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> As
 
 
 def _subscribers(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[bytes, list[str]]:
-    """The members of each topic that has any, in the order of the members."""
+    """Return the members of each topic that has any, in the order of the members."""
     found = {topic: [member for member, each in members.items() if topic in each.topics] for topic in topics}
     return {topic: subscribed for topic, subscribed in found.items() if subscribed}
 

@@ -55,7 +55,11 @@ class ClassicMembers:
                 self._group.owner(request.instance_id, request.member_id)
             subscription = decode_versioned(ConsumerProtocolSubscription, metadata)[0]
             owned = partitions_with_ids(
-                self._metadata, ((each.topic, each.partitions) for each in subscription.owned_partitions)
+                self._metadata,
+                (
+                    (owned_partition.topic, owned_partition.partitions)
+                    for owned_partition in subscription.owned_partitions
+                ),
             )
             heartbeat = MemberHeartbeat(
                 member_id,
@@ -81,7 +85,7 @@ class ClassicMembers:
         return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, protocol)
 
     def _supports(self, request: JoiningMember) -> bool:
-        """Whether all classic members have one of the protocols."""
+        """Return whether all classic members have one of the protocols."""
         names = {name for name, _ in request.protocols}
         for member in self._group.members.values():
             if member.classic is not None:
@@ -144,7 +148,7 @@ class ClassicMembers:
     def _member(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerMember, ClassicSupport]:
-        """The classic member with this id and this generation. Raises GroupRefusal."""
+        """Return the classic member with this id and this generation. Raises GroupRefusal."""
         if instance_id is not None:
             self._group.owner(instance_id, member_id)
         member = self._group.members.get(member_id)
@@ -164,7 +168,7 @@ def partitions_with_ids(
 
 
 def encode_assignment(metadata: MetadataView, partitions: Iterable[TopicIdPartition], subscription: bytes) -> bytes:
-    """An assignment for a classic member, in the version of its ``subscription``."""
+    """Return an assignment for a classic member, in the version of its ``subscription``."""
     named = ((metadata.topic_name(topic_id), number) for topic_id, number in sorted(partitions))
     topics = by_topic((name, number) for name, number in named if name is not None)
     assignment = ConsumerProtocolAssignment(

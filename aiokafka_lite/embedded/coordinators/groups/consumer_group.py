@@ -102,7 +102,7 @@ class MemberHeartbeat(NamedTuple):
         return self.rebalance_timeout is not None and subscribes and self.owned is not None
 
     def lists_only(self, member: ConsumerMember) -> bool:
-        """Whether the heartbeat lists partitions, and only partitions that the member has."""
+        """Return whether the heartbeat lists partitions, and only partitions that the member has."""
         return self.owned is not None and self.owned <= member.assigned.keys()
 
 
@@ -167,7 +167,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         if request.member_id not in self.members:
             check_size(self.type, self.members, self._max_size)
         member = self._find_for(request)
-        if request.regex and all(each.regex != request.regex for each in self.members.values()):
+        if request.regex and all(member.regex != request.regex for member in self.members.values()):
             _check_pattern(request.regex)
         returns = member.epoch == LEAVE_STATIC or member.member_id != request.member_id
         if returns:
@@ -190,7 +190,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return HeartbeatAnswer(member.member_id, member.epoch, frozenset(member.assigned) if is_needed else None)
 
     def _find_for(self, request: MemberHeartbeat) -> ConsumerMember:
-        """The member of a heartbeat, or a new member. A static member that returns may still have its old id."""
+        """Return the member of a heartbeat, or a new member. A static member that returns may still have its old id."""
         if request.instance_id is None:
             member = self.members.get(request.member_id)
             if member is None and request.epoch != JOIN:
@@ -219,7 +219,9 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def owner(self, instance_id: str, member_id: str | None) -> ConsumerMember:
-        """The member with an instance id. Raises GroupRefusal unless its id is ``member_id``; None allows any id."""
+        """Return the member with an instance id. Raises GroupRefusal unless its id is ``member_id``; None allows any
+        id.
+        """
         member = self._static_member(instance_id)
         if member is None:
             raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -251,7 +253,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             self._metadata_hash = metadata_hash
 
     def subscribed_topics(self) -> set[str]:
-        """The names of the topics that any member subscribes to."""
+        """Return the names of the topics that any member subscribes to."""
         return self._topics.names()
 
     # The assignment.
@@ -288,12 +290,12 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             self._last_assignment = self._now()
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether another member still has a partition of the member's target."""
+        """Return whether another member still has a partition of the member's target."""
         missing = self.targets.get(member.member_id, NO_TARGET) - member.assigned.keys()
         return not all(self._is_free_for(member, partition) for partition in missing)
 
     def _is_free_for(self, member: ConsumerMember, partition: TopicIdPartition) -> bool:
-        """Whether no other member has the partition."""
+        """Return whether no other member has the partition."""
         return not any(each.has(partition) for each in self.members.values() if each is not member)
 
     # Leaving.
@@ -357,10 +359,10 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         *,
         transactional: bool,
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets."""
+        """Return whether to accept a commit of offsets."""
         return self._check_commit(
             *(member_id, instance_id, epoch, transactional),
-            lambda member: all(member.may_commit(each, epoch) for each in partitions),
+            lambda member: all(member.may_commit(partition, epoch) for partition in partitions),
         )
 
     # The log.

@@ -68,14 +68,14 @@ class ConsumerMember(HeartbeatMember):
         return bool(self.revoking) and self.classic is None
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Whether the member has the target of this epoch."""
+        """Return whether the member has the target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def has(self, partition: TopicIdPartition) -> bool:
         return partition in self.assigned or partition in self.revoking
 
     def may_commit(self, partition: TopicIdPartition, epoch: int) -> bool:
-        """Whether the member had the partition at an epoch before its present one."""
+        """Return whether the member had the partition at an epoch before its present one."""
         since = self.assigned.get(partition, self.revoking.get(partition))
         return since is not None and since <= epoch
 
@@ -141,12 +141,12 @@ class ConsumerMember(HeartbeatMember):
         self.previous_epoch = self.epoch
 
     def _revoke(self, partitions: Collection[TopicIdPartition]) -> None:
-        for each in partitions:
-            self.revoking[each] = self.assigned.pop(each)
+        for partition in partitions:
+            self.revoking[partition] = self.assigned.pop(partition)
 
 
 def _owns(owned: Collection[TopicIdPartition] | None, partitions: Collection[TopicIdPartition]) -> bool:
-    """Whether a member may still own one of these partitions.
+    """Return whether a member may still own one of these partitions.
 
     It may if its heartbeat has no list of owned partitions.
     """

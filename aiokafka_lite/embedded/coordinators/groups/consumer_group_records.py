@@ -129,7 +129,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 
 def read_consumer_key(key: Buffer) -> tuple[int, str, str] | None:
-    """The kind, the group and the member of a key; None for other records."""
+    """Return the kind, the group and the member of a key; None for other records."""
     kind = int.from_bytes(bytes(key[:2]), "big", signed=True)
     if kind in _OF_GROUPS:
         return kind, decode_versioned(ConsumerGroupKey, key)[0].group, ""
@@ -140,7 +140,7 @@ def read_consumer_key(key: Buffer) -> tuple[int, str, str] | None:
 
 
 def consumer_key(kind: int, group: str, member_id: str = "") -> bytes:
-    """The key of a record; ``member_id`` is for the kinds of members."""
+    """Return the key of a record; ``member_id`` is for the kinds of members."""
     if kind in _OF_GROUPS:
         return encode_versioned(ConsumerGroupKey(group=group), kind)
     return encode_versioned(ConsumerGroupMemberKey(group=group, member_id=member_id), kind)
@@ -173,7 +173,7 @@ class StoredRecords:
         self.values.update(written)
 
     def tombstones(self) -> list[tuple[bytes, bytes | None]]:
-        """The rows that delete all records."""
+        """Return the rows that delete all records."""
         return self._tombstones(self.values)
 
     def _tombstones(self, records: Iterable[tuple[int, str]]) -> list[tuple[bytes, bytes | None]]:
@@ -185,7 +185,7 @@ class StoredRecords:
 
 
 def encode_subscription(member: ConsumerMember) -> bytes:
-    """The value that stores a member's subscription."""
+    """Return the value that stores a member's subscription."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -207,7 +207,7 @@ def encode_subscription(member: ConsumerMember) -> bytes:
 
 
 def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
-    """The value that stores the target of a member."""
+    """Return the value that stores the target of a member."""
     topics = [
         TargetTopicPartitions(topic_id=topic_id, partitions=numbers)
         for topic_id, numbers in by_topic(sorted(partitions)).items()
@@ -216,7 +216,7 @@ def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
 
 
 def encode_current(member: ConsumerMember) -> bytes:
-    """The value that stores the partitions of a member."""
+    """Return the value that stores the partitions of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -239,12 +239,15 @@ def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopi
 
 
 def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
-    """A member with its stored subscription."""
+    """Return a member with its stored subscription."""
     read = decode_versioned(ConsumerGroupMemberMetadataValue, value)[0]
     stored = read.classic_member_metadata
     classic = None
     if stored is not None:
-        protocols = tuple((each.name, bytes(each.metadata)) for each in stored.supported_protocols)
+        protocols = tuple(
+            (supported_protocol.name, bytes(supported_protocol.metadata))
+            for supported_protocol in stored.supported_protocols
+        )
         classic = ClassicSupport(stored.session_timeout_ms / 1000, protocols)
     return ConsumerMember(
         member_id,
@@ -261,7 +264,7 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
 
 
 def read_target(value: Buffer) -> set[TopicIdPartition]:
-    """A stored target."""
+    """Return a stored target."""
     read = decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)[0]
     return {(topic.topic_id, number) for topic in read.topic_partitions for number in topic.partitions}
 

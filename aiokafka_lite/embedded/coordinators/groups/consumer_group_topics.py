@@ -28,7 +28,7 @@ class GroupTopics:
         if self._matched_version == self._metadata.version and patterns == self._matched.keys():
             return
         self._matched_version = self._metadata.version
-        self._matched = {each: self._matches(each, may_describe) for each in sorted(patterns)}
+        self._matched = {pattern: self._matches(pattern, may_describe) for pattern in sorted(patterns)}
 
     def _matches(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
         try:
@@ -39,30 +39,30 @@ class GroupTopics:
         return frozenset(filter(may_describe, found))
 
     def names_of(self, member: ConsumerMember) -> set[str]:
-        """The names of the topics that a member subscribes to, also of topics that do not exist."""
+        """Return the names of the topics that a member subscribes to, also of topics that do not exist."""
         return {*member.topics, *self._matched.get(member.regex or "", ())}
 
     def names(self) -> set[str]:
-        """The names of the topics that any member subscribes to."""
+        """Return the names of the topics that any member subscribes to."""
         return {name for member in self._members.values() for name in self.names_of(member)}
 
     def ids_of(self, member: ConsumerMember) -> set[bytes]:
-        """The ids of a member's topics that exist."""
+        """Return the ids of a member's topics that exist."""
         known = (self._metadata.topics.get(name) for name in self.names_of(member))
         return {topic.topic_id for topic in known if topic is not None}
 
     def partition_counts(self) -> dict[bytes, int]:
-        """The number of partitions of each topic of a member, by the id of the topic, in the order of names."""
+        """Return the number of partitions of each topic of a member, by the id of the topic, in the order of names."""
         known = [self._metadata.topics.get(name) for name in sorted(self.names())]
         return {topic.topic_id: len(topic.partitions) for topic in known if topic is not None}
 
     def hash(self) -> int:
-        """A number that changes with the topics of members and with their partitions; 0 without topics."""
+        """Return a number that changes with the topics of members and with their partitions; 0 without topics."""
         return topics_hash(self.partition_counts())
 
 
 def topics_hash(partition_counts: Mapping[bytes, int]) -> int:
-    """A number that changes with the topics, given by their ids, and with their partitions; 0 without topics."""
+    """Return a number that changes with the topics, given by their ids, and with their partitions; 0 without topics."""
     if not partition_counts:
         return 0
     text = repr(sorted(partition_counts.items()))

@@ -77,7 +77,9 @@ class GroupCoordinator:
                 self._load(index)
 
     def check(self, group_id: str) -> ErrorCode:
-        """Whether this node coordinates the group. The group with the empty name may have offsets, but no members."""
+        """Return whether this node coordinates the group. The group with the empty name may have offsets, but no
+        members.
+        """
         return ErrorCode.NONE if self.log.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
@@ -190,11 +192,12 @@ class GroupCoordinator:
         return self._hosted.consumer(group_id, epoch)
 
     def heartbeat_interval_ms(self, group_id: str, kind: str = "consumer") -> int:
-        """The interval of heartbeats in a group of this type."""
+        """Return the interval of heartbeats in a group of this type."""
         return group_number(self._settings, group_id, f"{kind}.heartbeat.interval.ms")
 
     def streams_group(self, group_id: str, epoch: int) -> StreamsGroup:
-        """The group for a heartbeat with this member epoch. A new group is not hosted yet. Raises GroupRefusal."""
+        """Return the group for a heartbeat with this member epoch. A new group is not hosted yet. Raises
+        GroupRefusal."""
         return self._hosted.streams(group_id, epoch)
 
     def host_streams_group(self, group: StreamsGroup) -> None:
@@ -202,7 +205,7 @@ class GroupCoordinator:
         self._hosted.put(group)
 
     def assignors(self) -> list[str]:
-        """The names of the assignors that members of consumer groups may choose, the default first."""
+        """Return the names of the assignors that members of consumer groups may choose, the default first."""
         return self._hosted.assignors()
 
     # Offsets.
@@ -218,7 +221,8 @@ class GroupCoordinator:
         knows_epochs: bool = False,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Whether to accept a commit: from a member of this generation, or, if there are no members, from any client.
+        """Return whether to accept a commit: from a member of this generation, or, if there are no members, from any
+        client.
 
         A client that ``knows_epochs`` (OffsetCommit v9) can be a member of a consumer group, and a missing group is
         GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION. A ``transactional`` commit without a member is always
@@ -273,14 +277,14 @@ class GroupCoordinator:
             hosted.empty_since = self._now_ms()
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the offsets of a group. Members of classic groups are never refused."""
+        """Return whether a client may fetch the offsets of a group. Members of classic groups are never refused."""
         hosted = self._hosted.get(group_id)
         if hosted is None or isinstance(hosted.group, Group):
             return ErrorCode.NONE
         return hosted.group.check_fetch(member_id, epoch)
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
-        """The committed offsets of a group that have not expired."""
+        """Return the committed offsets of a group that have not expired."""
         hosted = self._hosted.get(group_id)
         if hosted is None:
             return {}
@@ -346,7 +350,9 @@ class GroupCoordinator:
     # Administration.
 
     def groups(self) -> list[AnyGroup]:
-        """The groups of this node. A group that lost its last member and offset stays in the list for some minutes."""
+        """Return the groups of this node. A group that lost its last member and offset stays in the list for some
+        minutes.
+        """
         found = []
         recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
         for hosted in self._hosted.values():
@@ -359,7 +365,7 @@ class GroupCoordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     def replicated_group(self, group_id: str) -> AnyGroup | None:
-        """A group. If the coordinator assigns, the group has only the changes that are replicated."""
+        """Return a group. If the coordinator assigns, the group has only the changes that are replicated."""
         group = self.group(group_id)
         if group is None or isinstance(group, Group):
             return group
@@ -387,7 +393,7 @@ class GroupCoordinator:
 
 
 def _is_commit_by_epoch(group: AnyGroup, member_id: str) -> bool:
-    """Whether a commit needs OffsetCommit v9, because its member has an epoch in place of a generation."""
+    """Return whether a commit needs OffsetCommit v9, because its member has an epoch in place of a generation."""
     if isinstance(group, StreamsGroup):
         return member_id in group.members
     if isinstance(group, ConsumerGroup):

@@ -118,7 +118,7 @@ class Group:
     # Joining.
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
-        """A member joins, or joins again. ``require_member_id`` is True for JoinGroup v4 and later (KIP-394)."""
+        """Return a member joins, or joins again. ``require_member_id`` is True for JoinGroup v4 and later (KIP-394)."""
         error = _join_error(self, request)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
@@ -178,7 +178,7 @@ class Group:
             return self._await_join(member)
         joining = member.joining = asyncio.get_running_loop().create_future()
         self.touch(member)
-        assignments = {each.member_id: each.assignment for each in self.members.values()}
+        assignments = {member.member_id: member.assignment for member in self.members.values()}
         self._persist(self, assignments, partial(self._returned, member, old, joining, was_leader=was_leader))
         return joining
 
@@ -251,7 +251,9 @@ class Group:
     def _complete_join(self) -> None:
         """Begin the next generation, when all members have joined or the timeout has passed. Others are dropped."""
         self._delaying = False
-        for member in [each for each in self.members.values() if each.joining is None and each.instance_id is None]:
+        for member in [
+            member for member in self.members.values() if member.joining is None and member.instance_id is None
+        ]:
             self.members.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         joined = list(self.members.joined())
         if joined:
@@ -279,7 +281,7 @@ class Group:
 
     def _end_sync_time(self) -> None:
         """Drop the members that did not sync, even if they send heartbeats."""
-        late = [each for each in self.members.values() if each.syncing is None]
+        late = [member for member in self.members.values() if member.syncing is None]
         if not late:
             return  # the leader's assignments are on their way to the replicas, and that write ends the state
         for member in late:
@@ -366,7 +368,7 @@ class Group:
         return error
 
     def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this is a member of the present generation."""
+        """Return whether this is a member of the present generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.members.check(member_id, instance_id)
@@ -422,7 +424,7 @@ class Group:
 def check_commit(
     group: Group, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> ErrorCode:
-    """Whether to accept a commit of offsets. A ``transactional`` commit need not name a member (KIP-447)."""
+    """Return whether to accept a commit of offsets. A ``transactional`` commit need not name a member (KIP-447)."""
     names_no_member = transactional and not member_id and instance_id is None
     if generation < 0 and (names_no_member or group.state is GroupState.EMPTY):
         return ErrorCode.NONE
@@ -438,7 +440,9 @@ def check_commit(
 
 
 def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
-    """The reason why a member may not join: the group is dead or full, or has no protocol in common with the member."""
+    """Return the reason why a member may not join: the group is dead or full, or has no protocol in common with the
+    member.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     fits = bool(request.protocol_type and request.protocols)
@@ -457,7 +461,7 @@ def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
 
 
 def _join_result(group: Group, member: Member) -> JoinResult:
-    """The answer to a successful join; the leader's has all subscriptions."""
+    """Return the answer to a successful join; the leader's has all subscriptions."""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     if member.member_id == group.members.leader:
         members = tuple(

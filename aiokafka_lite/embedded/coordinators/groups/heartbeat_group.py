@@ -160,7 +160,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return not self.members
 
     def _is_within_interval(self) -> bool:
-        """Whether the last assignment is too recent for another one."""
+        """Return whether the last assignment is too recent for another one."""
         interval = self._setting(f"{self.type}.assignment.interval.ms") / 1000
         return self._now() < self._last_assignment + interval
 
@@ -172,7 +172,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         member.session = self._call_later(self._session_timeout(member), partial(self._expire, member))
 
     def _session_timeout(self, member: M) -> float:
-        """The session timeout of a member, in seconds."""
+        """Return the session timeout of a member, in seconds."""
         return self._setting(f"{self.type}.session.timeout.ms") / 1000
 
     def _restart_revocation(self, member: M) -> None:
@@ -212,7 +212,7 @@ class HeartbeatGroup(ABC, Generic[M]):
     def _check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, has_had: Callable[[M], bool]
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets.
+        """Return whether to accept a commit of offsets.
 
         ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
         """
@@ -227,7 +227,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return ErrorCode.ILLEGAL_GENERATION if transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a client may fetch the committed offsets. A client that is not a member always may."""
+        """Return whether a client may fetch the committed offsets. A client that is not a member always may."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")

@@ -68,11 +68,11 @@ class HostedGroups(dict[str, HostedGroup]):
         self._random = random
 
     def new_classic_id(self) -> str:
-        """The random part of the id of a member of a classic group."""
+        """Return the random part of the id of a member of a classic group."""
         return str(uuid.UUID(bytes=self._random.randbytes(16), version=4))
 
     def new_id(self) -> str:
-        """A random id of a member of a consumer group, in the form of Kafka's ids."""
+        """Return a random id of a member of a consumer group, in the form of Kafka's ids."""
         return base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
 
     def load(self, found: GroupRecords) -> None:
@@ -96,14 +96,17 @@ class HostedGroups(dict[str, HostedGroup]):
                 hosted.written = self._log.end_offset(group_id)
 
     def host(self, group_id: str) -> HostedGroup:
-        """The group of this id. If there is none, an empty classic group is made, as by the first commit of offsets."""
+        """Return the group of this id. If there is none, an empty classic group is made, as by the first commit of
+        offsets.
+        """
         hosted = self.get(group_id)
         if hosted is None:
             hosted = self[group_id] = HostedGroup(self._classic_group(group_id), {}, self._now_ms())
         return hosted
 
     def classic(self, group_id: str) -> Group | ClassicMembers | None:
-        """The group for a classic member that joins; None if its members have another type and may not migrate."""
+        """Return the group for a classic member that joins; None if its members have another type and may not
+        migrate."""
         hosted = self.host(group_id)
         if isinstance(hosted.group, Group):
             return hosted.group
@@ -116,7 +119,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return self.classic_members(hosted.group)
 
     def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
-        """The classic members of a consumer group."""
+        """Return the classic members of a consumer group."""
         return ClassicMembers(group, self._metadata, self.new_id)
 
     def consumer(self, group_id: str, epoch: int) -> ConsumerGroup:
@@ -141,7 +144,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return new
 
     def streams(self, group_id: str, epoch: int) -> StreamsGroup:
-        """The group for a heartbeat of a streams group; a new one, not hosted yet, if the member joins.
+        """Return the group for a heartbeat of a streams group; a new one, not hosted yet, if the member joins.
 
         Raises GroupRefusal.
         """
@@ -166,7 +169,7 @@ class HostedGroups(dict[str, HostedGroup]):
             hosted.written = self._log.end_offset(group.group_id)
 
     def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:
-        """A group made of its records, without timers. It is not hosted."""
+        """Return a group made of its records, without timers. It is not hosted."""
         group = self._group_of(group_id, records)
         group.restore(records)
         group.close(ErrorCode.NONE)
@@ -214,7 +217,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return ConsumerGroup(
             group_id,
             self._environment(group_id, "consumer"),
-            assignors=[each for each in self.assignors() if each in ASSIGNORS],
+            assignors=[assignor for assignor in self.assignors() if assignor in ASSIGNORS],
             persist=partial(self._persist_consumer, group_id),
             downgrade=self.downgrade,
         )
@@ -235,12 +238,12 @@ class HostedGroups(dict[str, HostedGroup]):
         )
 
     def _group_of(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:
-        """A new group of the type that its records have."""
+        """Return a new group of the type that its records have."""
         is_streams = any(kind in STREAMS_KINDS for kind, _ in records)
         return self._streams_group(group_id) if is_streams else self._consumer_group(group_id)
 
     def assignors(self) -> list[str]:
-        """The names of the assignors that members may choose, the default first."""
+        """Return the names of the assignors that members may choose, the default first."""
         return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
 
     def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
@@ -276,7 +279,7 @@ class HostedGroups(dict[str, HostedGroup]):
 
 
 def tombstones(group: AnyGroup) -> list[tuple[bytes, bytes | None]]:
-    """The rows that delete a group from the log."""
+    """Return the rows that delete a group from the log."""
     if not isinstance(group, Group):
         return group.stored.tombstones()
     return [(group_key(group.group_id), None)] if group.generation > 0 else []

@@ -84,7 +84,7 @@ class GroupLog(CoordinatorLog):
     topic = OFFSETS_TOPIC
 
     def read(self, index: int, end: int | None = None) -> GroupRecords:
-        """The content of a partition, up to an offset if one is given."""
+        """Return the content of a partition, up to an offset if one is given."""
         found = GroupRecords()
         for stored in self._batches(index):
             if end is not None and stored.last_offset >= end:
@@ -108,7 +108,7 @@ class GroupLog(CoordinatorLog):
         return found
 
     def read_replicated(self, group_id: str) -> dict[tuple[int, str], Buffer]:
-        """The records of a consumer group up to the high watermark: all in-sync replicas have them."""
+        """Return the records of a consumer group up to the high watermark: all in-sync replicas have them."""
         key = self._key(group_id)
         end = self._replica_manager.partitions[key].log.high_watermark
         return self.read(key[1], end).consumer_groups.get(group_id, {})
@@ -172,7 +172,7 @@ class GroupLog(CoordinatorLog):
         return (await self._replica_manager.until_replicated(COMMIT_TIMEOUT, {key: status}))[key].error
 
     def for_members(self, error: ErrorCode) -> ErrorCode:
-        """The error of a write, as group members expect it."""
+        """Return the error of a write, as group members expect it."""
         return _FOR_MEMBERS.get(error, error)
 
 
@@ -212,7 +212,7 @@ def _replay(
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
-    """The record value that stores a committed offset."""
+    """Return the record value that stores a committed offset."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -225,7 +225,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 def encode_group(group: Group, generation: int, assignments: Mapping[str, bytes], now_ms: int) -> bytes:
-    """The record value that stores a group's generation, with the assignments of its members."""
+    """Return the record value that stores a group's generation, with the assignments of its members."""
     members = [
         GroupMetadataMember(
             member_id=member.member_id,

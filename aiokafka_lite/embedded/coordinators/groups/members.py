@@ -128,7 +128,7 @@ class Members(dict[str, Member]):
         member.leave(error)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, and the present owner of its instance id."""
+        """Return whether this is a member, and the present owner of its instance id."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -137,7 +137,7 @@ class Members(dict[str, Member]):
         return ErrorCode.NONE if member_id in self else ErrorCode.UNKNOWN_MEMBER_ID
 
     def joined(self) -> Iterator[Member]:
-        """The members that wait for the answer to a join."""
+        """Return the members that wait for the answer to a join."""
         return (member for member in self.values() if member.joining is not None)
 
     @property
@@ -146,12 +146,14 @@ class Members(dict[str, Member]):
         return max((member.rebalance_timeout for member in self.values()), default=0.0)
 
     def supports_any(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether one of the protocols is supported by all members."""
+        """Return whether one of the protocols is supported by all members."""
         names = {name for name, _ in protocols}
         return bool(names & self._common_protocols(names))
 
     def elect_protocol(self) -> str | None:
-        """Each member votes for the first of its protocols that all members support; a tie goes to the first name."""
+        """Return each member votes for the first of its protocols that all members support; a tie goes to the first
+        name.
+        """
         common = self._common_protocols(set())
         votes: dict[str, int] = {}
         for member in self.values():

@@ -43,7 +43,7 @@ def upgrade(old: Group, new: ConsumerGroup, metadata: MetadataView, *, allowed: 
 
 
 def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> ConsumerMember:
-    """The member of a consumer group for a member of a classic group.
+    """Return the member of a consumer group for a member of a classic group.
 
     Raises ProtocolError if its bytes cannot be read, and ValueError if bytes of a custom strategy would be lost.
     """
@@ -52,7 +52,10 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)[0]
         if assignment.user_data:
             raise ValueError(f"the assignment of {member.member_id} has user data")
-        named = ((each.topic, each.partitions) for each in assignment.assigned_partitions)
+        named = (
+            (assigned_partition.topic, assigned_partition.partitions)
+            for assigned_partition in assignment.assigned_partitions
+        )
         assigned = dict.fromkeys(sorted(partitions_with_ids(metadata, named)), group.generation)
     stored = member.subscription(group.protocol) or member.protocols[0][1]
     subscription = decode_versioned(ConsumerProtocolSubscription, stored)[0]
@@ -72,7 +75,7 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
 
 
 def is_classic(group: ConsumerGroup) -> bool:
-    """Whether the group has members, and all of them are classic members."""
+    """Return whether the group has members, and all of them are classic members."""
     return bool(group.members) and all(member.classic is not None for member in group.members.values())
 
 

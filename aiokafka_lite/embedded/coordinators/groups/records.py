@@ -68,17 +68,17 @@ class GroupMetadataValue(Message):
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
+    """Return the key of a committed offset."""
     return encode_versioned(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
 
 
 def group_key(group: str) -> bytes:
-    """The key of a group's metadata."""
+    """Return the key of a group's metadata."""
     return encode_versioned(GroupMetadataKey(group=group), 2)
 
 
 def read_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
-    """The key of a record; None for an unknown version."""
+    """Return the key of a record; None for an unknown version."""
     version = int.from_bytes(bytes(key[:2]), "big", signed=True)
     if 0 <= version <= 1:
         return decode_versioned(OffsetCommitKey, key)[0]
@@ -89,7 +89,7 @@ def read_key(key: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
 
 @lru_cache(maxsize=1024)
 def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of a group: Java's hash of the string, modulo the number of partitions."""
+    """Return the partition of a group: Java's hash of the string, modulo the number of partitions."""
     value = 0
     units = group_id.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2]):

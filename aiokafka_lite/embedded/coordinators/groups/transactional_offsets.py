@@ -59,7 +59,7 @@ class TransactionalOffsets:
                 self._store(group_id, offsets)
 
     def pending(self, group_id: str) -> set[PartitionKey]:
-        """The partitions with offsets of open transactions."""
+        """Return the partitions with offsets of open transactions."""
         return {key for groups in self._open.values() for key in groups.get(group_id, {})}
 
     def remove(self, group_id: str, keys: Iterable[PartitionKey]) -> None:

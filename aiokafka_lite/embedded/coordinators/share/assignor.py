@@ -19,7 +19,9 @@ def assign(
     partitions: Mapping[bytes, int],
     current: Mapping[str, Collection[TopicIdPartition]],
 ) -> Assignment:
-    """A new assignment. ``subscriptions`` has topic ids by member, ``partitions`` the partition counts of topics."""
+    """Return a new assignment. ``subscriptions`` has topic ids by member, ``partitions`` the partition counts of
+    topics.
+    """
     assignment: Assignment = {member: [] for member in sorted(subscriptions)}
     subscribers: dict[tuple[str, ...], list[bytes]] = {}
     for topic, _ in sorted(partitions.items()):

@@ -73,7 +73,7 @@ class ShareMember:
     is_unsent: bool = True
 
     def take_assignment(self) -> list[TopicIdPartition] | None:
-        """The partitions for the response, None if the member has received them."""
+        """Return the partitions for the response, None if the member has received them."""
         if not self.is_unsent:
             return None
         self.is_unsent = False
@@ -113,7 +113,7 @@ class ShareGroup:
         return f"<ShareGroup {self.group_id!r} {self.state.name} epoch={self.epoch} members={len(self.members)}>"
 
     def copy(self) -> ShareGroup:
-        """A copy with members of its own. The states of share partitions belong to both groups."""
+        """Return a copy with members of its own. The states of share partitions belong to both groups."""
         copied = copy(self)
         copied.members = {member_id: replace(member) for member_id, member in self.members.items()}
         copied.states = dict(self.states)
@@ -152,7 +152,7 @@ class ShareGroup:
         return member
 
     def require(self, member_id: str) -> ShareMember:
-        """The member of this id. Raises GroupRefusal."""
+        """Return the member of this id. Raises GroupRefusal."""
         if member_id not in self.members:
             raise unknown_member(self.group_id, member_id)
         return self.members[member_id]
@@ -175,16 +175,16 @@ class ShareGroup:
             return  # as in Kafka, an empty group keeps its assignment epoch
         self.assignment_epoch = self.epoch
         subscriptions = {
-            each.member_id: [topics[name].topic_id for name in each.topics if name in topics]
-            for each in self.members.values()
+            member.member_id: [topics[name].topic_id for name in member.topics if name in topics]
+            for member in self.members.values()
         }
-        current = {each.member_id: each.assigned for each in self.members.values()}
+        current = {member.member_id: member.assigned for member in self.members.values()}
         for member_id, assigned in assign(subscriptions, partition_counts, current).items():
             member = self.members[member_id]
             member.is_unsent = member.is_unsent or assigned != member.assigned
             member.assigned = assigned
 
     def _count_partitions(self, topics: Mapping[str, Topic]) -> dict[bytes, int]:
-        """The number of partitions of each topic, by id, that members read."""
+        """Return the number of partitions of each topic, by id, that members read."""
         read = {name for member in self.members.values() for name in member.topics if name in topics}
         return {topics[name].topic_id: len(topics[name].partitions) for name in read}

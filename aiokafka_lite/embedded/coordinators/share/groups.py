@@ -74,14 +74,14 @@ class ShareGroups:
         return self._groups.get(group_id)
 
     def replicated(self, group_id: str) -> ShareGroup | None:
-        """A group without the changes that the replicas do not have yet."""
+        """Return a group without the changes that the replicas do not have yet."""
         group, node = self._groups.get(group_id), self._leader(OFFSETS_TOPIC, group_id)
         while group is not None and node is not None and not node.group_log.is_replicated(group_id, group.end_offset):
             group = group.before
         return group
 
     def setting(self, group_id: str, name: str) -> str:
-        """The text of a group's setting."""
+        """Return the text of a group's setting."""
         own = self._controller.settings.resource(GROUP, group_id)
         return own.get(name) or GROUP_KEYS[name].default or ""
 
@@ -120,7 +120,7 @@ class ShareGroups:
                 replicated.before = None  # no description needs an older one
             new.end_offset = 0 if node is None else node.group_log.end_offset(new.group_id)
         self._groups[new.group_id] = new
-        self._write_states(new, [each for each in new.states if each not in old.states])
+        self._write_states(new, [state for state in new.states if state not in old.states])
 
     def _start_session(self, group_id: str, member_id: str) -> None:
         key = (group_id, member_id)
@@ -177,7 +177,7 @@ class ShareGroups:
     # The state of share partitions.
 
     def state(self, group_id: str, key: TopicIdPartition) -> ShareState | None:
-        """The state of a share partition; None if no member of the group has subscribed to the topic."""
+        """Return the state of a share partition; None if no member of the group has subscribed to the topic."""
         group = self._groups.get(group_id)
         return None if group is None else group.states.get(key)
 
@@ -186,7 +186,7 @@ class ShareGroups:
         self._write_states(self._groups[group_id], [key])
 
     def end_offset(self, key: PartitionKey) -> int | None:
-        """The end of the records of a partition; None without a leader."""
+        """Return the end of the records of a partition; None without a leader."""
         topic = self._controller.topics.get(key[0])
         node = None if topic is None else self._nodes.get(topic.partitions[key[1]].leader)
         replica = None if node is None else node.replica_manager.partitions.get(key)

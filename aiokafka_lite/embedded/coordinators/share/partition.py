@@ -171,11 +171,11 @@ class SharePartition:
         return next(available, self.end_offset)
 
     def may_acquire(self, max_locks: int) -> bool:
-        """Whether there is an available record in flight, or room for another record."""
+        """Return whether there is an available record in flight, or room for another record."""
         return self.next_fetch_offset < self.end_offset or self.end_offset - self.start_offset < max_locks
 
     def state(self) -> list[StateBatch]:
-        """The state to store with ``start_offset``.
+        """Return the state to store with ``start_offset``.
 
         An acquired record is stored in its state before the acquisition.
         """
@@ -314,7 +314,7 @@ class SharePartition:
         self._move_start()
 
     def _checked(self, member_id: str, batch: Acknowledgement) -> list[tuple[_Record, RecordEvent]]:
-        """The records of an acknowledgement with their events. Raises BadAcknowledgement."""
+        """Return the records of an acknowledgement with their events. Raises BadAcknowledgement."""
         if batch.last < self.start_offset:
             return []
         if not self._records:
@@ -346,12 +346,14 @@ class SharePartition:
     def release(self, member_id: str, max_deliveries: int) -> bool:
         """Release all records of a member whose session has ended. True if the member had records."""
         return self._release_all(
-            [each for each in self._records.values() if each.member_id == member_id], max_deliveries
+            [record for record in self._records.values() if record.member_id == member_id], max_deliveries
         )
 
     def expire(self, now: float, max_deliveries: int) -> bool:
         """Release the records whose acquisition locks have ended. True if there were any."""
-        return self._release_all([each for each in self._records.values() if each.locked_until <= now], max_deliveries)
+        return self._release_all(
+            [record for record in self._records.values() if record.locked_until <= now], max_deliveries
+        )
 
     def _release_all(self, records: Iterable[_Record], max_deliveries: int) -> bool:
         held = [record for record in records if record.state is RecordState.ACQUIRED]
@@ -365,7 +367,8 @@ class SharePartition:
         """When the first acquisition lock ends; None if no record is acquired."""
         # A scan of all records in flight; rule 7 limits their number.
         return min(
-            (each.locked_until for each in self._records.values() if each.state is RecordState.ACQUIRED), default=None
+            (record.locked_until for record in self._records.values() if record.state is RecordState.ACQUIRED),
+            default=None,
         )
 
     # The log.
@@ -374,7 +377,7 @@ class SharePartition:
         """Drop the records before ``offset``, where the log starts now, also records that members have."""
         if offset <= self.start_offset:
             return
-        for each in [each for each in self._records if each < offset]:
+        for each in [record for record in self._records if record < offset]:
             del self._records[each]
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)

@@ -144,7 +144,7 @@ class SharePartitions:
     # Which share partitions are here.
 
     def _find(self, key: ShareKey) -> tuple[Partition, SharePartition]:
-        """A share partition of this leader. Raises NotLeader."""
+        """Return a share partition of this leader. Raises NotLeader."""
         replica = self._replica_manager.require(self._place(key))
         replica.require_leader()
         state = self._groups.state(key.group_id, key.partition)
@@ -172,7 +172,7 @@ class SharePartitions:
         return replica, led.partition
 
     def _place(self, key: ShareKey) -> PartitionKey:
-        """The partition by the name of its topic. Raises NotLeader if it is unknown."""
+        """Return the partition by the name of its topic. Raises NotLeader if it is unknown."""
         topic_id, index = key.partition
         name = self._metadata.topic_name(topic_id)
         if name is None:
@@ -182,7 +182,7 @@ class SharePartitions:
         return name, index
 
     def _first_offset(self, group_id: str, replica: Partition) -> int:
-        """The offset at which a group begins to read a partition."""
+        """Return the offset at which a group begins to read a partition."""
         reset = self._groups.setting(group_id, "share.auto.offset.reset")
         if reset == "earliest":
             return replica.log.start_offset
@@ -193,7 +193,7 @@ class SharePartitions:
         return self._end(group_id, replica)
 
     def _end(self, group_id: str, replica: Partition) -> int:
-        """The end of the records that the group may see."""
+        """Return the end of the records that the group may see."""
         return replica.last_stable_offset if self._reads_committed(group_id) else replica.log.high_watermark
 
     def _reads_committed(self, group_id: str) -> bool:
@@ -212,7 +212,9 @@ class SharePartitions:
         return await self._replica_manager.fetch_purgatory.wait(operation, keys)
 
     def available_bytes(self, wanted: Iterable[ShareKey], enough: int) -> int:
-        """The bytes behind the next records of the partitions, up to about ``enough``; ``enough`` after any error."""
+        """Return the bytes behind the next records of the partitions, up to about ``enough``; ``enough`` after any
+        error.
+        """
         total = 0
         for key in wanted:
             try:
@@ -257,7 +259,7 @@ class SharePartitions:
         until = asyncio.get_running_loop().time() + duration
         acquired = share.acquire(
             parameters.member_id,
-            [(each.base_offset, each.last_offset) for each in batches],
+            [(batch.base_offset, batch.last_offset) for batch in batches],
             max_records,
             max_locks,
             until,
@@ -268,7 +270,7 @@ class SharePartitions:
             return ShareFetched()
         self._expire_at(key, until)
         first, last = acquired[0].first, acquired[-1].last
-        data = b"".join(each.data for each in batches if each.last_offset >= first and each.base_offset <= last)
+        data = b"".join(batch.data for batch in batches if batch.last_offset >= first and batch.base_offset <= last)
         return ShareFetched(records=data, acquired=acquired)
 
     # Acknowledging.
@@ -295,7 +297,9 @@ class SharePartitions:
             self._save(key, share)
 
     def _still_led(self, key: ShareKey) -> SharePartition | None:
-        """A share partition that this node leads. If it no longer leads the partition, drops it and returns None."""
+        """Return a share partition that this node leads. If it no longer leads the partition, drops it and returns
+        None.
+        """
         try:
             return self._find(key)[1]
         except NotLeader:
@@ -344,16 +348,16 @@ def _read(log: Log, offset: int, end: int, room: int) -> list[StoredBatch]:
 
 
 def _aborted(replica: Partition, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:
-    """The first and last offsets of the batches that belong to aborted transactions."""
+    """Return the first and last offsets of the batches that belong to aborted transactions."""
     is_aborted = replica.producers.transactions.is_aborted
-    return [(each.base_offset, each.last_offset) for each in batches if is_aborted(each.view())]
+    return [(batch.base_offset, batch.last_offset) for batch in batches if is_aborted(batch.view())]
 
 
 _UNITS = (86_400, 3_600, 60, 1)
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration such as ``P1DT2H30M`` in milliseconds. Raises ValueError."""
+    """Return an ISO 8601 duration such as ``P1DT2H30M`` in milliseconds. Raises ValueError."""
     match = re.fullmatch(DURATION, text)
     if match is None:
         raise ValueError(must_be("duration", "an ISO 8601 duration such as P1DT12H", text))

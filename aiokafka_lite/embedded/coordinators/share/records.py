@@ -68,17 +68,17 @@ class ShareSnapshotValue(Message):
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a share group."""
+    """Return the key of a share group."""
     return encode_versioned(ShareGroupMetadataKey(group_id=group_id), _GROUP_KEY)
 
 
 def encode_group(epoch: int) -> bytes:
-    """The value that stores a share group."""
+    """Return the value that stores a share group."""
     return encode_versioned(ShareGroupMetadataValue(epoch=epoch), 0)
 
 
 def read_group(key: Buffer, value: Buffer | None) -> tuple[str, int | None] | None:
-    """The id and the epoch of a share group; the epoch of a deleted group is None. None for other records."""
+    """Return the id and the epoch of a share group; the epoch of a deleted group is None. None for other records."""
     if int.from_bytes(bytes(key[:2]), "big", signed=True) != _GROUP_KEY:
         return None
     group_id = decode_versioned(ShareGroupMetadataKey, key)[0].group_id
@@ -86,37 +86,42 @@ def read_group(key: Buffer, value: Buffer | None) -> tuple[str, int | None] | No
 
 
 def state_key(group_id: str, topic_id: bytes, partition: int) -> bytes:
-    """The key of a share partition."""
+    """Return the key of a share partition."""
     return encode_versioned(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), _STATE_KEY)
 
 
 def encode_state(state: ShareState, now_ms: int) -> bytes:
-    """The value that stores a share partition."""
+    """Return the value that stores a share partition."""
     value = ShareSnapshotValue(
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
         write_timestamp=now_ms,
         state_batches=[
             ShareSnapshotBatch(
-                first_offset=each.first,
-                last_offset=each.last,
-                delivery_state=_DELIVERY_STATE_OF[each.state],
-                delivery_count=each.delivery_count,
+                first_offset=batch.first,
+                last_offset=batch.last,
+                delivery_state=_DELIVERY_STATE_OF[batch.state],
+                delivery_count=batch.delivery_count,
             )
-            for each in state.batches
+            for batch in state.batches
         ],
     )
     return encode_versioned(value, 0)
 
 
 def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, ShareState | None]:
-    """The key and the state of a share partition; the state of a deleted partition is None."""
+    """Return the key and the state of a share partition; the state of a deleted partition is None."""
     found = decode_versioned(ShareSnapshotKey, key)[0]
     if value is None:
         return found, None
     read = decode_versioned(ShareSnapshotValue, value)[0]
     batches = [
-        StateBatch(each.first_offset, each.last_offset, _DELIVERY_STATES[each.delivery_state], each.delivery_count)
-        for each in read.state_batches
+        StateBatch(
+            state_batch.first_offset,
+            state_batch.last_offset,
+            _DELIVERY_STATES[state_batch.delivery_state],
+            state_batch.delivery_count,
+        )
+        for state_batch in read.state_batches
     ]
     return found, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))

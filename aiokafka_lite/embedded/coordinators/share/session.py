@@ -59,7 +59,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, key: SessionKey, connection_id: int) -> ShareSession:
-        """A new session in place of the member's old one. Raises SessionRefused if there are too many."""
+        """Return a new session in place of the member's old one. Raises SessionRefused if there are too many."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._slots:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -67,7 +67,8 @@ class ShareSessions:
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a request, at its next epoch; the final epoch ends the session. Raises SessionRefused."""
+        """Return the session of a request, at its next epoch; the final epoch ends the session. Raises
+        SessionRefused."""
         session = self._sessions.get(key)
         if session is None:
             raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)

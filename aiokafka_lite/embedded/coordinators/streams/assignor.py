@@ -31,7 +31,7 @@ class TaskMember(NamedTuple):
 def assign_tasks(
     members: Mapping[str, TaskMember], counts: Mapping[str, int], stateful: Iterable[str], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """A new target of each member. ``counts`` are the numbers of tasks by subtopology."""
+    """Return a new target of each member. ``counts`` are the numbers of tasks by subtopology."""
     if not members:
         return {}
     # By partition first, as in Kafka: a member that gives up tasks keeps some of each subtopology, so that the load of
@@ -148,7 +148,7 @@ class _Queue:
         heappush(self._heap, self._entry(process))
 
     def first(self, without: Collection[str]) -> str | None:
-        """The first member of a process that is not in ``without``. None if there is no such process."""
+        """Return the first member of a process that is not in ``without``. None if there is no such process."""
         passed = []
         found = None
         while found is None and self._heap:

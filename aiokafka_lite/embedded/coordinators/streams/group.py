@@ -106,7 +106,7 @@ class StreamsHeartbeat(NamedTuple):
     shutdown: bool = False
 
     def lists_only(self, member: StreamsMember) -> bool:
-        """Whether the heartbeat lists tasks, and only tasks that the member has."""
+        """Return whether the heartbeat lists tasks, and only tasks that the member has."""
         owned = self.owned
         return owned is not None and owned.active <= member.active.keys() and owned.standby <= member.standby
 
@@ -156,9 +156,9 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         return StreamsGroupState.RECONCILING
 
     def subscribed_topics(self) -> set[str]:
-        """The names of the topics that the members read."""
+        """Return the names of the topics that the members read."""
         subtopologies = self.topology.subtopologies if self.members else []
-        return {name for each in subtopologies for name in source_topics(each)}
+        return {name for subtopology in subtopologies for name in source_topics(subtopology)}
 
     # Heartbeats.
 
@@ -193,7 +193,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         return self._answer(member, status, changed=changed, knows_endpoints=knows_endpoints)
 
     def _find_for(self, request: StreamsHeartbeat) -> StreamsMember:
-        """The member of a heartbeat, or a new member. Raises GroupRefusal."""
+        """Return the member of a heartbeat, or a new member. Raises GroupRefusal."""
         member = self.members.get(request.member_id)
         if request.epoch == JOIN:
             check_size(self.type, self.members, self._max_size)
@@ -206,7 +206,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         return member
 
     def _topology_for(self, topology: StreamsTopology | None) -> StreamsTopology:
-        """The topology of the group after a heartbeat that may bring one (rule 1). Raises GroupRefusal."""
+        """Return the topology of the group after a heartbeat that may bring one (rule 1). Raises GroupRefusal."""
         present = self.topology
         if topology is None or present.epoch > topology.epoch:
             return present
@@ -327,12 +327,16 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, keys: Iterable[PartitionKey], *, transactional: bool
     ) -> ErrorCode:
-        """Whether to accept a commit of offsets."""
-        readers = {name: each.subtopology_id for each in self.topology.subtopologies for name in source_topics(each)}
+        """Return whether to accept a commit of offsets."""
+        readers = {
+            name: subtopology.subtopology_id
+            for subtopology in self.topology.subtopologies
+            for name in source_topics(subtopology)
+        }
         tasks = [(readers.get(name, ""), number) for name, number in keys]
         return self._check_commit(
             *(member_id, instance_id, epoch, transactional),
-            lambda member: all(member.may_commit(each, epoch) for each in tasks),
+            lambda member: all(member.may_commit(task, epoch) for task in tasks),
         )
 
     # The log.
@@ -385,7 +389,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
                 self._metadata_hash = group.metadata_hash
                 self._validated_epoch = group.validated_topology_epoch
                 configs = group.last_assignment_configs or ()
-                self._standby_replicas = next((int(each.value) for each in configs), 0)
+                self._standby_replicas = next((int(config.value) for config in configs), 0)
             elif kind == STREAMS_TARGET_EPOCH:
                 target = decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)[0]
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
@@ -403,8 +407,8 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
 def _endpoints(
     members: Mapping[str, StreamsMember], topology: StreamsTopology, metadata: MetadataView
 ) -> dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]]:
-    """The partitions of each application, of its active and of its standby tasks."""
-    sources = {each.subtopology_id: source_topics(each) for each in topology.subtopologies}
+    """Return the partitions of each application, of its active and of its standby tasks."""
+    sources = {subtopology.subtopology_id: source_topics(subtopology) for subtopology in topology.subtopologies}
     found: dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]] = {}
     for member in members.values():
         if member.endpoint is None:
@@ -420,7 +424,7 @@ def _endpoints(
 
 
 def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
-    return topology.epoch, {each.subtopology_id: each for each in topology.subtopologies}
+    return topology.epoch, {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
 
 
 def _stale(member: StreamsMember, topology: StreamsTopology) -> list[Status]:

@@ -69,19 +69,19 @@ class StreamsMember(HeartbeatMember):
         )
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Whether the member has the target of this epoch."""
+        """Return whether the member has the target of this epoch."""
         return self.state is TaskState.STABLE and self.epoch == epoch
 
     def runs(self, task: TaskId) -> bool:
-        """Whether the member has the task as an active one, or has to revoke it."""
+        """Return whether the member has the task as an active one, or has to revoke it."""
         return task in self.active or task in self.revoking
 
     def keeps(self, task: TaskId) -> bool:
-        """Whether the member has the task in any role, or has to revoke it."""
+        """Return whether the member has the task in any role, or has to revoke it."""
         return self.runs(task) or task in self.standby or task in self.revoking_standby
 
     def may_commit(self, task: TaskId, epoch: int) -> bool:
-        """Whether the member had the task at an epoch before its present one."""
+        """Return whether the member had the task at an epoch before its present one."""
         since = self.active.get(task, self.revoking.get(task))
         return since is not None and since <= epoch
 
@@ -122,17 +122,17 @@ class StreamsMember(HeartbeatMember):
         return True
 
     def _free_of(self, tasks: Iterable[TaskId], members: Collection[StreamsMember], *, as_active: bool) -> set[TaskId]:
-        """The tasks that no member keeps or runs in a way that rule 2 forbids."""
+        """Return the tasks that no member keeps or runs in a way that rule 2 forbids."""
         return {
             task
             for task in tasks
             if not any(
-                each.keeps(task) if each.process_id == self.process_id else as_active and each.runs(task)
-                for each in members
+                member.keeps(task) if member.process_id == self.process_id else as_active and member.runs(task)
+                for member in members
             )
         }
 
     @staticmethod
     def _owns(owned: Tasks | None, active: Iterable[TaskId], standby: Iterable[TaskId]) -> bool:
-        """Whether a member may still own one of these tasks. It may if its heartbeat lists no tasks."""
+        """Return whether a member may still own one of these tasks. It may if its heartbeat lists no tasks."""
         return owned is None or not owned.active.isdisjoint(active) or not owned.standby.isdisjoint(standby)

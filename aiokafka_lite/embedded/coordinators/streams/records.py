@@ -111,11 +111,11 @@ def task_ids(tasks: Iterable[TaskId]) -> list[StreamsTaskIds]:
 
 
 def from_task_ids(tasks: Iterable[StreamsTaskIds | StoredTaskIds]) -> frozenset[TaskId]:
-    return frozenset((each.subtopology_id, number) for each in tasks for number in each.partitions)
+    return frozenset((task.subtopology_id, number) for task in tasks for number in task.partitions)
 
 
 def encode_group(epoch: int, metadata_hash: int, validated_epoch: int, standby_replicas: int) -> bytes:
-    """The value that stores the epoch of a group, and the data that determined the epoch."""
+    """Return the value that stores the epoch of a group, and the data that determined the epoch."""
     configs = [StoredAssignmentConfig(key="num.standby.replicas", value=str(standby_replicas))]
     value = StreamsGroupMetadataValue(
         epoch=epoch,
@@ -142,7 +142,7 @@ def read_topology(value: Buffer) -> StreamsTopology:
 
 
 def encode_member(member: StreamsMember) -> bytes:
-    """The value that stores the description of a member."""
+    """Return the value that stores the description of a member."""
     value = StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=member.rack_id,
@@ -160,7 +160,7 @@ def encode_member(member: StreamsMember) -> bytes:
 
 
 def read_member(member_id: str, value: Buffer) -> StreamsMember:
-    """A member with its stored description."""
+    """Return a member with its stored description."""
     read = decode_versioned(StreamsGroupMemberMetadataValue, value)[0]
     endpoint = read.user_endpoint
     return StreamsMember(
@@ -172,12 +172,12 @@ def read_member(member_id: str, value: Buffer) -> StreamsMember:
         topology_epoch=read.topology_epoch,
         process_id=read.process_id,
         endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
-        tags={each.key: each.value for each in read.client_tags},
+        tags={client_tag.key: client_tag.value for client_tag in read.client_tags},
     )
 
 
 def encode_target(tasks: Tasks) -> bytes:
-    """The value that stores the target of a member."""
+    """Return the value that stores the target of a member."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=task_ids(tasks.active), standby_tasks=task_ids(tasks.standby), warmup_tasks=[]
     )
@@ -190,7 +190,7 @@ def read_target(value: Buffer) -> Tasks:
 
 
 def encode_current(member: StreamsMember) -> bytes:
-    """The value that stores the tasks of a member."""
+    """Return the value that stores the tasks of a member."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -230,7 +230,7 @@ def _without_epochs(tasks: Iterable[TaskId]) -> list[StoredTaskIds]:
 
 def _from_epochs(tasks: Iterable[StoredTaskIds]) -> dict[TaskId, int]:
     return {
-        (each.subtopology_id, number): 0 if each.assignment_epochs is None else each.assignment_epochs[place]
-        for each in tasks
-        for place, number in enumerate(each.partitions)
+        (task.subtopology_id, number): 0 if task.assignment_epochs is None else task.assignment_epochs[place]
+        for task in tasks
+        for place, number in enumerate(task.partitions)
     }

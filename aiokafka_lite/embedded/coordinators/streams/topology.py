@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from ....arguments import must_be
@@ -72,18 +73,18 @@ class _Unready(Exception):
 
 
 def source_topics(subtopology: StreamsSubtopology) -> list[str]:
-    """The topics that a subtopology reads."""
-    return [*subtopology.source_topics, *(each.name for each in subtopology.repartition_source_topics)]
+    """Return the topics that a subtopology reads."""
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
 def required_topics(topology: StreamsTopology) -> set[str]:
-    """The topics that must exist before there are tasks."""
-    internal = {each.name for subtopology in topology.subtopologies for each in subtopology.state_changelog_topics}
-    return internal.union(*(source_topics(each) for each in topology.subtopologies))
+    """Return the topics that must exist before there are tasks."""
+    internal = {topic.name for subtopology in topology.subtopologies for topic in subtopology.state_changelog_topics}
+    return internal.union(*(source_topics(subtopology) for subtopology in topology.subtopologies))
 
 
 def tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> TopologyTasks:
-    """The tasks of a topology. ``existing`` are the numbers of partitions of the topics that exist.
+    """Return the tasks of a topology. ``existing`` are the numbers of partitions of the topics that exist.
 
     Raises GroupRefusal for a topology that no topics can make ready.
     """
@@ -96,11 +97,13 @@ def tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topology
 def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> TopologyTasks:
     subtopologies = topology.subtopologies
     _check_source_topics(subtopologies, existing)
-    repartition = {info.name: info for each in subtopologies for info in each.repartition_source_topics}
+    repartition = {info.name: info for subtopology in subtopologies for info in subtopology.repartition_source_topics}
     decided = _repartition_counts(subtopologies, repartition, existing)
     counts = _task_counts(subtopologies, decided, existing)
     changelogs = {
-        info.name: (info, counts[each.subtopology_id]) for each in subtopologies for info in each.state_changelog_topics
+        info.name: (info, counts[subtopology.subtopology_id])
+        for subtopology in subtopologies
+        for info in subtopology.state_changelog_topics
     }
     expected = {name: decided[name] for name in repartition} | {name: count for name, (_, count) in changelogs.items()}
     _check_internal_topics(expected, existing)
@@ -109,7 +112,7 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
     text = f"Internal topics are missing: {_shown([info.name for info in absent])}"
     return TopologyTasks(
         counts,
-        frozenset(each.subtopology_id for each in subtopologies if each.state_changelog_topics),
+        frozenset(subtopology.subtopology_id for subtopology in subtopologies if subtopology.state_changelog_topics),
         expected,
         absent,
         Status(StreamsStatusCode.MISSING_INTERNAL_TOPICS, text) if absent else None,
@@ -118,7 +121,9 @@ def _tasks_of(topology: StreamsTopology, existing: Mapping[str, int]) -> Topolog
 
 def _check_source_topics(subtopologies: Iterable[StreamsSubtopology], existing: Mapping[str, int]) -> None:
     """Raise _Unready if a topic of the user does not exist."""
-    missing = sorted({name for each in subtopologies for name in each.source_topics if name not in existing})
+    missing = sorted(
+        {name for subtopology in subtopologies for name in subtopology.source_topics if name not in existing}
+    )
     if missing:
         raise _Unready(StreamsStatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
 
@@ -138,12 +143,12 @@ def _repartition_counts(
     repartition: Mapping[str, StreamsTopicInfo],
     existing: Mapping[str, int],
 ) -> dict[str, int]:
-    """The numbers of partitions of the repartition topics (rules 2 and 3)."""
+    """Return the numbers of partitions of the repartition topics (rules 2 and 3)."""
     decided = {name: info.partitions for name, info in repartition.items() if info.partitions}
     _size_repartition_topics(subtopologies, repartition, decided, existing)
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
-            internal = [each.name for each in subtopology.repartition_source_topics]
+            internal = [topic.name for topic in subtopology.repartition_source_topics]
             topics = _at(group.source_topics, subtopology.source_topics, subtopology)
             topics += _at(group.repartition_source_topics, internal, subtopology)
             _copartition(topics, repartition, decided, existing)
@@ -153,13 +158,13 @@ def _repartition_counts(
 def _task_counts(
     subtopologies: Sequence[StreamsSubtopology], decided: Mapping[str, int], existing: Mapping[str, int]
 ) -> dict[str, int]:
-    """The number of tasks by subtopology (rule 1). Raises GroupRefusal if there are too many, or none."""
+    """Return the number of tasks by subtopology (rule 1). Raises GroupRefusal if there are too many, or none."""
     counts = {}
-    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
-        if not (names := source_topics(each)):
-            text = f"No source topics found for subtopology {each.subtopology_id}"
+    for subtopology in sorted(subtopologies, key=attrgetter("subtopology_id")):
+        if not (names := source_topics(subtopology)):
+            text = f"No source topics found for subtopology {subtopology.subtopology_id}"
             raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
-        counts[each.subtopology_id] = max(_count(name, decided, existing) for name in names)
+        counts[subtopology.subtopology_id] = max(_count(name, decided, existing) for name in names)
     if sum(counts.values()) > MAX_TASKS:
         problem = must_be("the number of tasks of a topology", f"<= {MAX_TASKS}", sum(counts.values()))
         raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{problem}. Use fewer subtopologies or partitions.")
@@ -167,12 +172,13 @@ def _task_counts(
 
 
 def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -> int:
-    """The number of partitions of a topic; 0 if it is not decided yet. As in Kafka, a topic that exists decides."""
+    """Return the number of partitions of a topic; 0 if it is not decided yet. As in Kafka, a topic that exists
+    decides."""
     return existing.get(name) or decided.get(name, 0)
 
 
 def _at(places: Iterable[int], topics: Sequence[str], subtopology: StreamsSubtopology) -> list[str]:
-    """The topics at these places of a list."""
+    """Return the topics at these places of a list."""
     found = []
     for place in places:
         if not 0 <= place < len(topics):
@@ -210,16 +216,16 @@ def _size_repartition_topics(
     """
     topics = {name: _Node() for name in sorted(repartition) if name not in decided}
     nodes = []
-    for each in sorted(subtopologies, key=lambda each: each.subtopology_id):
+    for subtopology in sorted(subtopologies, key=attrgetter("subtopology_id")):
         node = _Node()
         nodes.append(node)
-        for name in set(source_topics(each)):
+        for name in set(source_topics(subtopology)):
             count = _count(name, decided, existing)
             node.count = max(node.count, count)
             if not count:
                 topics[name].readers.append(node)
                 node.undecided += 1
-        for name in sorted(topics.keys() & set(each.repartition_sink_topics)):
+        for name in sorted(topics.keys() & set(subtopology.repartition_sink_topics)):
             node.readers.append(topics[name])
             topics[name].undecided += 1
     if any(not topic.undecided for topic in topics.values()):
@@ -289,6 +295,6 @@ def _copartition(
 
 
 def _shown(topics: Collection[str]) -> str:
-    """The first names of a list, and the number of the others."""
+    """Return the first names of a list, and the number of the others."""
     hidden = len(topics) - SHOWN_TOPICS
     return ", ".join(list(topics)[:SHOWN_TOPICS]) + (f" and {hidden} additional topics" if hidden > 0 else "")

@@ -124,7 +124,7 @@ class TransactionCoordinator:
                 self._load(index, epoch)
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Whether this node coordinates a transactional id."""
+        """Return whether this node coordinates a transactional id."""
         is_here = self.log.partition_for(transactional_id) in self._led
         return ErrorCode.NONE if is_here else ErrorCode.NOT_COORDINATOR
 
@@ -210,7 +210,8 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """An error code for each partition: TRANSACTION_ABORTABLE if the producer's transaction does not have it.
+        """Return an error code for each partition: TRANSACTION_ABORTABLE if the producer's transaction does not have
+        it.
 
         If the producer itself is refused, all partitions get the code of the refusal.
         """
@@ -256,7 +257,7 @@ class TransactionCoordinator:
         return hosted, ErrorCode.INVALID_PRODUCER_ID_MAPPING if hosted is None else ErrorCode.NONE
 
     def _find_idle(self, transactional_id: str) -> tuple[_Hosted | None, ErrorCode]:
-        """A transactional id that no request is changing now."""
+        """Return a transactional id that no request is changing now."""
         hosted, error = self._find(transactional_id)
         if hosted is not None and hosted.pending is not None:
             return None, ErrorCode.CONCURRENT_TRANSACTIONS
@@ -265,12 +266,12 @@ class TransactionCoordinator:
     # Administration.
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """A transactional id of this node."""
+        """Return a transactional id of this node."""
         hosted = self._hosted.get(transactional_id)
         return None if hosted is None else hosted.value
 
     def all(self) -> Iterator[Transaction]:
-        """The transactional ids of this node."""
+        """Return the transactional ids of this node."""
         return (hosted.value for hosted in list(self._hosted.values()))
 
     # Housekeeping.

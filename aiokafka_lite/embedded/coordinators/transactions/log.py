@@ -23,7 +23,7 @@ class TransactionLog(CoordinatorLog):
     topic = TRANSACTION_TOPIC
 
     def read(self, index: int) -> dict[str, Transaction]:
-        """The transactional ids of a partition."""
+        """Return the transactional ids of a partition."""
         found: dict[str, Transaction] = {}
         for stored in self._batches(index):
             columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
@@ -73,7 +73,11 @@ def _decode(transactional_id: str, value: TransactionLogValue) -> Transaction:
         value.producer_epoch,
         value.transaction_timeout_ms,
         list(TransactionState)[value.transaction_status],
-        frozenset((each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids),
+        frozenset(
+            (transaction_partition.topic, index)
+            for transaction_partition in value.transaction_partitions or ()
+            for index in transaction_partition.partition_ids
+        ),
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,

@@ -45,5 +45,5 @@ class TransactionLogValue(Message):
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """The key of a transactional id."""
+    """Return the key of a transactional id."""
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), 0)

@@ -136,7 +136,7 @@ class TransactionRequests:
         return await coordinator.transactions.confirm(transactional_id, producer, partitions, verify_only=verify_only)
 
     def _reached(self, sender: TransactionalBroker, node_id: int) -> TransactionalBroker | None:
-        """A broker, if the sender can reach it."""
+        """Return a broker, if the sender can reach it."""
         broker = self._brokers.get(node_id)
         if broker is None or not broker.is_running or self._network.is_cut(sender.node_id, node_id):
             return None

@@ -149,7 +149,7 @@ class Transaction:
         return _E.EXPIRE in TRANSITIONS[self.state] and self.updated_at + expiration_ms <= now_ms
 
     def advance(self, event: TransactionEvent, now_ms: int, **changes: object) -> Transaction:
-        """The value after an event. Raises IllegalStateError if the state does not allow the event."""
+        """Return the value after an event. Raises IllegalStateError if the state does not allow the event."""
         return replace(self, state=next_state(TRANSITIONS, self.state, event), updated_at=now_ms, **changes)  # type: ignore[arg-type]
 
 
@@ -200,7 +200,7 @@ def initialize(
 
 
 def _may_continue(transaction: Transaction, old: tuple[int, int]) -> bool:
-    """Whether a producer has the present producer id, or the previous producer id in its last epoch."""
+    """Return whether a producer has the present producer id, or the previous producer id in its last epoch."""
     # Without an epoch, the coordinator has just created the id: there is no older producer to fence.
     if transaction.producer_epoch == NO_EPOCH or old[0] == transaction.producer_id:
         return True
@@ -216,7 +216,7 @@ def fence(transaction: Transaction, now_ms: int) -> Transaction:
 def abort_fenced(
     transaction: Transaction, generation: int, new_producer_id: Callable[[], int], now_ms: int
 ) -> Transaction:
-    """The abort by the coordinator, after ``fence``: it takes the next epoch, also in generation 1.
+    """Return the abort by the coordinator, after ``fence``: it takes the next epoch, also in generation 1.
 
     In generation 2 the producer may continue with InitProducerId; in generation 1 it is fenced.
     """
@@ -333,7 +333,7 @@ def _end_generation_2(
 
 
 def _decide(transaction: Transaction, *, commit: bool, new_producer_id: Callable[[], int], now_ms: int) -> Transaction:
-    """The end of a transaction in generation 2, with the epoch of the next transaction."""
+    """Return the end of a transaction in generation 2, with the epoch of the next transaction."""
     return transaction.advance(
         _E.COMMIT if commit else _E.ABORT,
         now_ms,
@@ -346,14 +346,15 @@ def _decide(transaction: Transaction, *, commit: bool, new_producer_id: Callable
 
 
 def _repeated(transaction: Transaction, *, commit: bool) -> Transaction:
-    """The answer to a repetition: the same value if the transaction has ended in the same way."""
+    """Return the answer to a repetition: the same value if the transaction has ended in the same way."""
     if transaction.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)
     return transaction
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """The value after all markers are written. In generation 2 the next transaction may have a new producer id."""
+    """Return the value after all markers are written. In generation 2 the next transaction may have a new producer
+    id."""
     changes: dict[str, object] = {}
     if transaction.next_producer_id != NO_PRODUCER_ID:
         changes = {

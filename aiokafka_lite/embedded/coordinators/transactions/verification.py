@@ -105,7 +105,8 @@ async def _ask(
 
 
 def _for_producer(error: ErrorCode, *, adds: bool, abortable: bool) -> ErrorCode:
-    """The error, as a producer expects it. NOT_ENOUGH_REPLICAS makes an old producer retry without new metadata."""
+    """Return the error, as a producer expects it. NOT_ENOUGH_REPLICAS makes an old producer retry without new
+    metadata."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and not abortable:

@@ -53,7 +53,7 @@ class Codec(NamedTuple):
 
 
 def piece_sizes() -> Iterator[int]:
-    """The sizes of the output buffers, smallest first: most batches are small, and new memory is zeroed."""
+    """Yield the sizes of the output buffers, smallest first: most batches are small, and new memory is zeroed."""
     size = _FIRST_PIECE
     while True:
         yield size
@@ -91,7 +91,8 @@ def joining(codec: str, pieces: Iterator[bytes], max_size: int) -> Generator[Non
 
 
 def max_blocks(max_size: int) -> int:
-    """The number of blocks that a stream may have. Real blocks have at least 32 KiB, and each costs Python code."""
+    """Return the number of blocks that a stream may have. Real blocks have at least 32 KiB, and each costs Python
+    code."""
     return 1024 + max_size // 1024
 
 

@@ -56,7 +56,7 @@ _KEPT_ROWS = 1 << 16
 
 @cache
 def arrow_types() -> Mapping[str, pyarrow.DataType]:
-    """The Arrow type of each of ``READ_COLUMNS``. Raises ConfigurationError without pyarrow."""
+    """Return the Arrow type of each of ``READ_COLUMNS``. Raises ConfigurationError without pyarrow."""
     pa = extra("pyarrow")
     return {
         "key": pa.binary(),
@@ -126,7 +126,7 @@ def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: b
 
 
 def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
-    """The columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted.
+    """Return the columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted.
 
     Raises ConfigurationError for an unknown column.
     """
@@ -138,7 +138,7 @@ def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
 
 
 def _repeated(value: str | int, count: int, kind: Any) -> Any:
-    """A column of one value.
+    """Return a column of one value.
 
     It is a view of a longer column that is kept, because each record batch has several such columns.
     """
@@ -192,7 +192,7 @@ _FROM_LISTS: Mapping[str, Callable[[Columns, Any], Any]] = {
         lambda row: (records.topic, records.partition, records.offsets[row]),
     ),
     "timestampType": lambda records, kind: _repeated(int(records.timestamp_type), len(records.offsets), kind),
-    "headers": lambda records, kind: extra("pyarrow").array([each or None for each in records.headers], kind),
+    "headers": lambda records, kind: extra("pyarrow").array([header or None for header in records.headers], kind),
 }
 
 
@@ -259,7 +259,7 @@ class ArrowDecoder:
         return f"<ArrowDecoder {','.join(self._names)} rows={self._rows}>"
 
     def decode(self, batches: Sequence[PackedBatch]) -> pyarrow.RecordBatch | None:
-        """The records of these batches as one record batch; None if no record is wanted.
+        """Return the records of these batches as one record batch; None if no record is wanted.
 
         Raises the error of ``corrupt`` for bytes that are not records. Then nothing is kept.
         """
@@ -289,7 +289,7 @@ class ArrowDecoder:
             yield from self.rest()
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
-        """The records that no record batch has yet: one record batch, or none."""
+        """Yield the records that no record batch has yet: one record batch, or none."""
         batches, bodies, rows = self._batches, self._bodies, self._rows
         self._batches, self._bodies = [], []
         self._rows = self._bytes = 0
@@ -352,7 +352,7 @@ class _PackedRecords:
         np = extra("numpy")
         self.batches = batches
         self._corrupt = corrupt
-        self._counts = np.array([each.batch.count for each in batches])
+        self._counts = np.array([batch.batch.count for batch in batches])
         self._firsts = np.cumsum(self._counts) - self._counts
         self.found_in_c = self._find_fields(bodies)
         if not self.found_in_c:
@@ -402,7 +402,7 @@ class _PackedRecords:
         self._refuse((length < 0) | (at + length != ends), "a record does not end where its length says")
         timestamp_deltas, at = self._varints(at + 1)  # after the attributes
         offset_deltas, at = self._varints(at)
-        self.offsets = self._per_record([each.batch.base_offset for each in self.batches]) + offset_deltas
+        self.offsets = self._per_record([batch.batch.base_offset for batch in self.batches]) + offset_deltas
         self._check_offsets(offset_deltas)
         self.timestamps = self._add_to_bases(timestamp_deltas)
         self.key_sizes, self.keys_at, at = self._blobs(at, ends)
@@ -415,7 +415,7 @@ class _PackedRecords:
         return len(self.offsets) if self.rows is None else len(self.rows)
 
     def parts(self, *, with_headers: bool) -> Iterator[_PackedRecords]:
-        """The wanted records. If headers are wanted, in parts of at most ``MAX_HEADERS`` decoded headers."""
+        """Yield the wanted records. If headers are wanted, in parts of at most ``MAX_HEADERS`` decoded headers."""
         np = extra("numpy")
         if not with_headers or not len(self):
             yield from (self,) if len(self) else ()
@@ -433,7 +433,7 @@ class _PackedRecords:
             start, before = stop, int(totals[stop - 1])
 
     def chosen(self, column: Numbers) -> Numbers:
-        """The wanted records of a column."""
+        """Return the wanted records of a column."""
         return column if self.rows is None else column[self.rows]
 
     def place(self, row: int) -> tuple[str, int, int]:
@@ -446,7 +446,7 @@ class _PackedRecords:
         return int(extra("numpy").searchsorted(self._firsts, record, "right")) - 1
 
     def per_row(self, values: Sequence[int]) -> Numbers:
-        """A column from one number per batch: the number is repeated for each wanted record of the batch."""
+        """Return a column from one number per batch: the number is repeated for each wanted record of the batch."""
         return self.chosen(self._per_record(values))
 
     def _per_record(self, values: Sequence[int]) -> Numbers:
@@ -455,22 +455,22 @@ class _PackedRecords:
         return repeated
 
     def _find_starts(self) -> Numbers:
-        """The position of each record in the data. This is the only loop over records."""
+        """Return the position of each record in the data. This is the only loop over records."""
         data = bytes(self.data)
         starts: list[int] = []
         position = 0
-        for each in self.batches:
-            end = position + each.size
+        for batch in self.batches:
+            end = position + batch.size
             try:
-                position = record_starts(data, position, each.batch.count, starts)
+                position = record_starts(data, position, batch.batch.count, starts)
             except (IndexError, CorruptRecord):
                 position = -1
             if position != end:
-                raise self._corrupt(each, f"{each.batch.count} records do not fill the batch's {each.size} bytes")
+                raise self._corrupt(batch, f"{batch.batch.count} records do not fill the batch's {batch.size} bytes")
         return int64_array(starts)  # type: ignore[no-any-return]
 
     def _varints(self, at: Numbers) -> tuple[Numbers, Numbers]:
-        """The zigzag numbers at these places, each of up to ten bytes, and the places after them."""
+        """Return the zigzag numbers at these places, each of up to ten bytes, and the places after them."""
         np = extra("numpy")
         byte = self._octets[at]
         raw = (byte & 0x7F).astype(np.uint64)
@@ -500,16 +500,16 @@ class _PackedRecords:
         rising[1:] = deltas[1:] > deltas[:-1]
         rising[self._firsts] = deltas[self._firsts] >= 0
         self._refuse(~rising, "the offsets of its records do not rise")
-        last = np.array([each.batch.last_offset_delta for each in self.batches])
+        last = np.array([batch.batch.last_offset_delta for batch in self.batches])
         beyond = deltas[self._firsts + self._counts - 1] > last
         if beyond.any():
             raise self._corrupt(self.batches[int(beyond.argmax())], "a record has an offset after the batch's last one")
 
     def _add_to_bases(self, deltas: Numbers) -> Numbers:
-        """The timestamps. In a batch with log append time, all records have the batch's timestamp."""
+        """Return the timestamps. In a batch with log append time, all records have the batch's timestamp."""
         # With log append time, the header's highest timestamp is the broker's time. The other timestamps are the
         # client's.
-        of_log = [each.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self.batches]
+        of_log = [batch.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for batch in self.batches]
         bases = [
             each.batch.max_timestamp if log else each.batch.base_timestamp for each, log in zip(self.batches, of_log)
         ]
@@ -518,10 +518,10 @@ class _PackedRecords:
         return self._per_record(bases) + deltas
 
     def _find_wanted(self) -> Numbers | None:
-        if all(each.low <= each.batch.base_offset and each.batch.last_offset < each.high for each in self.batches):
+        if all(batch.low <= batch.batch.base_offset and batch.batch.last_offset < batch.high for batch in self.batches):
             return None
-        low = self._per_record([each.low for each in self.batches])
-        high = self._per_record([each.high for each in self.batches])
+        low = self._per_record([batch.low for batch in self.batches])
+        high = self._per_record([batch.high for batch in self.batches])
         rows: Numbers = extra("numpy").nonzero((self.offsets >= low) & (self.offsets < high))[0]
         return rows
 
@@ -578,7 +578,7 @@ def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
 
 
 def _per_batch(records: _PackedRecords, values: Sequence[str | int], kind: Any) -> Any:
-    """A value of each batch as a column."""
+    """Return a value of each batch as a column."""
     pa = extra("pyarrow")
     different = dict.fromkeys(values)
     if len(different) == 1:
@@ -591,17 +591,17 @@ _FROM_PACKED: Mapping[str, Callable[[_PackedRecords], Any]] = {
     "key": lambda records: _blob_column(records, records.key_sizes, records.keys_at),
     "value": lambda records: _blob_column(records, records.value_sizes, records.values_at),
     "topic": lambda records: _per_batch(
-        records, [each.partition.topic for each in records.batches], arrow_types()["topic"]
+        records, [batch.partition.topic for batch in records.batches], arrow_types()["topic"]
     ),
     "partition": lambda records: _per_batch(
-        records, [each.partition.partition for each in records.batches], arrow_types()["partition"]
+        records, [batch.partition.partition for batch in records.batches], arrow_types()["partition"]
     ),
     "offset": lambda records: extra("pyarrow").array(records.chosen(records.offsets)),
     "timestamp": lambda records: _timestamps(
         records.chosen(records.timestamps), arrow_types()["timestamp"], records.place
     ),
     "timestampType": lambda records: _per_batch(
-        records, [int(each.batch.timestamp_type) for each in records.batches], arrow_types()["timestampType"]
+        records, [int(batch.batch.timestamp_type) for batch in records.batches], arrow_types()["timestampType"]
     ),
     "headers": lambda records: extra("pyarrow").array(records.headers, arrow_types()["headers"]),
 }

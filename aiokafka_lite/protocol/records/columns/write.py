@@ -88,7 +88,7 @@ class Rows:
         self._ends: Numbers | None = None
 
     def sizes(self) -> Numbers:
-        """An upper bound of the encoded size of each record, in bytes, within a few bytes of the size."""
+        """Return an upper bound of the encoded size of each record, in bytes, within a few bytes of the size."""
         sizes = RECORD_OVERHEAD + _lengths(self.values, null=0)
         if self.keys is not None:
             sizes = sizes + _lengths(self.keys, null=0)
@@ -97,14 +97,16 @@ class Rows:
         return sizes
 
     def unknown_partition(self, known: Container[int]) -> int | None:
-        """The first partition of a row that is not in ``known``; None if there is none."""
+        """Return the first partition of a row that is not in ``known``; None if there is none."""
         if self.partitions is None:
             return None
         named: list[int] = self.partitions.drop_null().unique().to_pylist()
         return next((number for number in named if number not in known), None)
 
     def take(self, indexes: Numbers) -> Rows:
-        """The rows with these indexes, in that order, without their partitions. Use the result only for encoding."""
+        """Return the rows with these indexes, in that order, without their partitions. Use the result only for
+        encoding.
+        """
         taken = object.__new__(Rows)
         taken._topic, taken._now, taken.count = self._topic, self._now, len(indexes)
         taken.values, taken.keys, taken.headers = self.values, self.keys, self.headers
@@ -113,7 +115,7 @@ class Rows:
         return taken
 
     def encode(self, start: int, stop: int, max_bytes: int = INT32_MAX) -> EncodedRecords:
-        """The rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
+        """Return the rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
 
         These are at most ``MAX_RECORDS`` rows, and at least one.
         """
@@ -165,14 +167,14 @@ class Rows:
         self._numbers = None
 
     def _fitting(self, start: int, stop: int, max_bytes: int) -> int:
-        """The end of the rows from ``start`` that ``max_bytes`` hold, after at least one."""
+        """Return the end of the rows from ``start`` that ``max_bytes`` hold, after at least one."""
         if self._ends is None:
             self._ends = self.sizes().cumsum()
         before = int(self._ends[start - 1]) if start else 0
         return min(max(int(self._ends.searchsorted(before + max_bytes, side="right")), start + 1), stop)
 
     def _bytes(self, name: str, column: Any) -> Any:
-        """The column as binary or large binary: text is not copied."""
+        """Return the column as binary or large binary: text is not copied."""
         pa = extra("pyarrow")
         kind, types = column.type, pa.types
         if types.is_null(kind):
@@ -186,7 +188,7 @@ class Rows:
         raise self._wrong(name, "binary or string", kind)
 
     def _headers(self, column: Any) -> Any:
-        """The encoded headers of each record, with their number in front, as a large binary column."""
+        """Return the encoded headers of each record, with their number in front, as a large binary column."""
         pa, compute = extra("pyarrow"), extra("pyarrow.compute")
         kind, what = column.type, "a list of structs of key and value"
         if pa.types.is_null(kind):
@@ -237,7 +239,7 @@ class Rows:
 
 
 def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Each different number, with the indexes of the rows that have it, in their order."""
+    """Yield each different number, with the indexes of the rows that have it, in their order."""
     np = extra("numpy")
     order = np.argsort(numbers, kind="stable")
     different, starts = np.unique(numbers[order], return_index=True)
@@ -245,7 +247,7 @@ def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
 
 
 def _with_length(column: Any) -> list[Any]:
-    """The pieces of a key or value: its length, -1 for null, and its bytes."""
+    """Return the pieces of a key or value: its length, -1 for null, and its bytes."""
     return [_varints(_lengths(column)), column.cast(extra("pyarrow").large_binary())]
 
 
@@ -258,13 +260,13 @@ def _lengths(column: Any, null: int = -1) -> Numbers:
 
 
 def _buffers(column: Any) -> Column:
-    """The argument of ``append_rows`` for a binary or large binary column."""
+    """Return the argument of ``append_rows`` for a binary or large binary column."""
     width = 8 if extra("pyarrow").types.is_large_binary(column.type) else 4
     return width, column.offset, *column.buffers()
 
 
 def _varints(numbers: Numbers) -> Any:
-    """Each number as its varint. Python encodes only long ones, each different number once."""
+    """Return each number as its varint. Python encodes only long ones, each different number once."""
     pa, np = extra("pyarrow"), extra("numpy")
     if not len(numbers):
         return pa.array([], pa.large_binary())
@@ -277,7 +279,7 @@ def _varints(numbers: Numbers) -> Any:
 
 @cache
 def _short_varints() -> Any:
-    """The varints of -1, 0, 1 … as a column."""
+    """Return the varints of -1, 0, 1 … as a column."""
     pa = extra("pyarrow")
     return pa.array([ENCODINGS[number] for number in range(-1, MAX_RECORDS)], pa.large_binary())
 
@@ -289,6 +291,6 @@ def _scalar(data: bytes) -> Any:
 
 
 def _contents(column: Any) -> memoryview:
-    """The bytes of all entries of a column, in order and without gaps. Does not copy them."""
+    """Return the bytes of all entries of a column, in order and without gaps. Does not copy them."""
     edges = edges_of(column)
     return memoryview(column.buffers()[2])[int(edges[0]) : int(edges[-1])]
