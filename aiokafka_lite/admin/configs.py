@@ -55,7 +55,10 @@ class ResourceType(_Open):
 
 
 class ConfigSource(_Open):
-    """The source of a value. TOPIC overrides BROKER, which overrides ALL_BROKERS, BROKER_FILE and DEFAULT."""
+    """The source of a value. TOPIC overrides BROKER, which overrides ALL_BROKERS, BROKER_FILE and DEFAULT.
+
+    ``ConfigSource`` of ``embedded`` is the broker's side, with the numbers of the wire.
+    """
 
     UNKNOWN = 0
     TOPIC = 1
@@ -69,7 +72,10 @@ class ConfigSource(_Open):
 
 
 class ConfigType(_Open):
-    """The type of a setting's values. UNKNOWN before Kafka 2.6."""
+    """The type of a setting's values. UNKNOWN before Kafka 2.6.
+
+    ``ConfigType`` of ``embedded`` is the broker's side, with the numbers of the wire.
+    """
 
     UNKNOWN = 0
     BOOLEAN = 1

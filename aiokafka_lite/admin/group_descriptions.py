@@ -32,13 +32,16 @@ from ..protocol.messages import (
 )
 from ..types import Node, TopicPartition
 from .calls import Peer
-from .open_enum import Named
+from .open_enum import OpenEnum
 
 G = TypeVar("G", ConsumerGroupDescribeGroup, StreamsGroupDescribeGroup)
 
 
-class GroupState(Named):
-    """The state of a group."""
+class GroupState(OpenEnum):
+    """The state of a group.
+
+    ``GroupState`` of ``embedded`` is the state that a coordinator keeps.
+    """
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -51,7 +54,7 @@ class GroupState(Named):
     NOT_READY = "NotReady"
 
 
-class GroupType(Named):
+class GroupType(OpenEnum):
     """The protocol of a group's members."""
 
     UNKNOWN = "Unknown"

@@ -64,7 +64,10 @@ class FoundOffset:
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
     """The end of a leader epoch: the offset after its last record. ``leader_epoch`` is the requested epoch, or the last
-    one before it that has records."""
+    one before it that has records.
+
+    ``EpochEnd`` of ``embedded`` is the broker's answer from its log.
+    """
 
     leader_epoch: int
     end_offset: int

@@ -10,14 +10,14 @@ from typing import TypeVar
 from .. import arguments
 
 
-class Named(Enum):
+class OpenEnum(Enum):
     """An enumeration of names that newer brokers may extend. Names are not case-sensitive.
 
     A subclass has a member ``UNKNOWN``.
     """
 
     @classmethod
-    def _missing_(cls, value: object) -> Named | None:
+    def _missing_(cls, value: object) -> OpenEnum | None:
         if not isinstance(value, str):
             return None
         lower = value.lower()
@@ -25,7 +25,7 @@ class Named(Enum):
         return found or cls.__members__["UNKNOWN"]
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=OpenEnum)
 
 
 def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:

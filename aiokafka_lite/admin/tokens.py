@@ -34,6 +34,8 @@ class DelegationToken:
 
     A client logs in with the token by ``sasl_tokenauth=True``, ``sasl_username=token.token_id`` and
     ``sasl_password=token.password``.
+
+    ``DelegationToken`` of ``embedded`` is the token as the brokers keep it.
     """
 
     token_id: str

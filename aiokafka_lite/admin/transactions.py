@@ -30,15 +30,18 @@ from ..protocol.messages import (
 )
 from ..types import Node, TopicPartition
 from .calls import Calls, Deadline, Peer, Targets, answer_of
-from .open_enum import Named, members_of
+from .open_enum import OpenEnum, members_of
 from .results import Results
 
 MAX_TRANSACTION_TIMEOUT = 900.0
 """Seconds: the default of the broker's ``transaction.max.timeout.ms``. A coordinator aborts older transactions."""
 
 
-class TransactionState(Named):
-    """The state of a transactional id at its coordinator."""
+class TransactionState(OpenEnum):
+    """The state of a transactional id at its coordinator.
+
+    ``TransactionState`` of ``embedded`` is the state that a coordinator keeps.
+    """
 
     UNKNOWN = "Unknown"
     EMPTY = "Empty"

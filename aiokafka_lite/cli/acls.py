@@ -23,7 +23,7 @@ application = typer.Typer(no_args_is_help=True, help="List, add and remove acces
 HEADINGS = ("TYPE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
 
 
-class Kind(StrEnum):
+class AclTarget(StrEnum):
     """The types of resources that have ACLs."""
 
     TOPIC = "topic"
@@ -53,7 +53,7 @@ class Permitted(StrEnum):
     TWO_PHASE_COMMIT = "two-phase-commit"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="Type of the resource.")]
+KindArgument = Annotated[AclTarget, typer.Argument(help="Type of the resource.")]
 NameArgument = Annotated[
     str | None,
     typer.Argument(
@@ -82,7 +82,7 @@ Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations; by defa
 )
 async def list_(
     shared: Shared,
-    kind: Annotated[Kind | None, typer.Argument(help="Type of the resource; all types by default.")] = None,
+    kind: Annotated[AclTarget | None, typer.Argument(help="Type of the resource; all types by default.")] = None,
     name: NameArgument = None,
     matching: Annotated[
         bool, typer.Option("--matching", help="List all ACLs that apply to the named resource: also prefixes and *.")
@@ -185,7 +185,7 @@ async def remove(
 
 
 def filters(
-    kind: Kind,
+    kind: AclTarget,
     name: str | None,
     principals: Iterable[str],
     operations: Iterable[Permitted],
@@ -211,10 +211,10 @@ def filters(
     ]
 
 
-def _name(kind: Kind, name: str | None, *, required: bool) -> str | None:
+def _name(kind: AclTarget, name: str | None, *, required: bool) -> str | None:
     from ..acls import CLUSTER_NAME
 
-    if kind is Kind.CLUSTER:
+    if kind is AclTarget.CLUSTER:
         if name not in (None, CLUSTER_NAME):
             raise ValueError(f"cluster takes no name, got {name!r}")
         return CLUSTER_NAME

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from ..errors import KafkaError
-from .terminal.connection import Connection
+from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Output, Table
 from .terminal.progress import progress
 from .terminal.temporary import temporary_topic
@@ -21,7 +21,7 @@ SINGLE_SENDS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BenchLoad:
     """Number and size of the values, the partitions and replicas of the topic, and the producer's settings."""
 
     records: int
@@ -36,7 +36,7 @@ class Load:
         return islice(cycle(different), self.records)
 
 
-async def bench(connection: Connection, output: Output, load: Load) -> int:
+async def bench(connection: ConnectionOptions, output: Output, load: BenchLoad) -> int:
     """Write, read, and send one by one, in a temporary topic; show the throughput and the latency."""
     async with (
         connection.admin() as admin,
@@ -63,7 +63,7 @@ async def bench(connection: Connection, output: Output, load: Load) -> int:
     return 0
 
 
-async def _produce(connection: Connection, topic: str, load: Load) -> float:
+async def _produce(connection: ConnectionOptions, topic: str, load: BenchLoad) -> float:
     """Seconds until all records are acknowledged, without the time to connect."""
     async with connection.producer({}, load.settings) as producer:
         await producer.partitions_for(topic)
@@ -83,7 +83,7 @@ async def _produce(connection: Connection, topic: str, load: Load) -> float:
     return seconds
 
 
-async def _consume(connection: Connection, topic: str, load: Load) -> float:
+async def _consume(connection: ConnectionOptions, topic: str, load: BenchLoad) -> float:
     """Seconds until all records are read, without the time to connect."""
     async with connection.consumer(None, topics=[topic], auto_offset_reset="earliest") as consumer:
         with progress("consumed", load.records, in_bytes=False) as bar:
@@ -97,7 +97,7 @@ async def _consume(connection: Connection, topic: str, load: Load) -> float:
             return time.perf_counter() - began
 
 
-async def _send_singly(connection: Connection, topic: str, load: Load) -> list[float]:
+async def _send_singly(connection: ConnectionOptions, topic: str, load: BenchLoad) -> list[float]:
     """Seconds that each awaited send takes, one after the other."""
     latencies = []
     async with connection.producer({}, load.settings) as producer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..admin import Admin, ClusterDescription, VersionRange
 from ..errors import UnsupportedVersion
-from .terminal.connection import Connection
+from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Facts, Output, Part, Table, show_errors
 
 
-async def cluster(connection: Connection, output: Output, versions: bool) -> int:
+async def cluster(connection: ConnectionOptions, output: Output, versions: bool) -> int:
     """Show brokers, controller and features, and on request the API versions of the brokers."""
     async with connection.admin() as admin:
         described = await admin.cluster.describe()

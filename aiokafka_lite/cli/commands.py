@@ -226,7 +226,7 @@ async def produce(
     """
     from .produce import parse_header
     from .produce import produce as run_produce
-    from .sending import Job
+    from .sending import ProduceJob
 
     if key_separator == "":  # probably a shell variable that is not set; all records would lack their keys
         raise ValueError("--key-separator must be a text that is not empty, got ''")
@@ -236,7 +236,7 @@ async def produce(
     settings = _producer_settings(compression, acks)
     separator = unescape(key_separator) if key_separator else None
     null_text = None if null is None else unescape(null)
-    job = Job(topic, file, separator, headers, partition, rate, settings, null_text, json_in)
+    job = ProduceJob(topic, file, separator, headers, partition, rate, settings, null_text, json_in)
     return await run_produce(shared.connection, shared.output, job)
 
 
@@ -338,7 +338,7 @@ async def consume(
     The command ends at Ctrl-C, at --max-messages, or at --until. Records of a partition are printed in their order.
     With --json or --format json, each record is a JSON object on a line of its own.
     """
-    from .consume import Job
+    from .consume import ConsumeJob
     from .consume import consume as run_consume
     from .consume_share import consume_share
 
@@ -350,7 +350,7 @@ async def consume(
         offsets,
         headers,
     )
-    job = Job(
+    job = ConsumeJob(
         topics=tuple(topics or ()),
         regex=regex,
         partitions=tuple(partition or ()),
@@ -459,10 +459,10 @@ async def bench(
     The command writes, reads, and sends records one by one, in a temporary topic. The values are random bytes, which do
     not compress.
     """
-    from .bench import Load
+    from .bench import BenchLoad
     from .bench import bench as run_bench
 
-    load = Load(records, size, partitions, replicas, _producer_settings(compression, acks))
+    load = BenchLoad(records, size, partitions, replicas, _producer_settings(compression, acks))
     return await run_bench(shared.connection, shared.output, load)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 application = typer.Typer(no_args_is_help=True, help="Show and change settings of topics, brokers and groups.")
 
 
-class Kind(StrEnum):
+class ConfigTarget(StrEnum):
     """The kinds of resources that have settings."""
 
     TOPIC = "topic"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     GROUP = "group"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="Kind of the resource; brokers means all brokers together.")]
+KindArgument = Annotated[ConfigTarget, typer.Argument(help="Kind of the resource; brokers means all brokers together.")]
 NameArgument = Annotated[
     str | None, typer.Argument(autocompletion=completion.resources, help="Name of the resource, or id of the broker.")
 ]
@@ -153,11 +153,11 @@ def resource(kind: str, name: str | None) -> ConfigResource:
     """Return the resource of a kind and a name. Raises ValueError if the name is missing or wrong."""
     from ..admin import ConfigResource, ResourceType
 
-    if kind == Kind.BROKERS:
+    if kind == ConfigTarget.BROKERS:
         if name is not None:
             raise ValueError(f"brokers means all brokers and takes no name; for one broker write: broker {name}")
         return ConfigResource.all_brokers()
-    is_broker = kind in (Kind.BROKER, Kind.BROKER_LOGGER)
+    is_broker = kind in (ConfigTarget.BROKER, ConfigTarget.BROKER_LOGGER)
     if name is None:
         raise ValueError(f"{kind} requires {'the id of a broker' if is_broker else 'a name'}")
     if is_broker and not name.isdecimal():

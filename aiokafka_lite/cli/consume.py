@@ -20,7 +20,7 @@ from ..consumer.columns import Batch
 from ..errors import ConfigurationError, IllegalStateError, KafkaError
 from ..group import MemberState
 from ..types import TopicPartition
-from .terminal.connection import Connection
+from .terminal.connection import ConnectionOptions
 from .terminal.descriptors import Writer, while_read
 from .terminal.formats import Format, Line, formatter
 from .terminal.progress import Bar, progress
@@ -40,7 +40,7 @@ no record, so the command cannot wait for a last record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ConsumeJob:
     """The topics to read, the bounds of reading, and the form in which records are printed."""
 
     topics: tuple[str, ...]
@@ -54,7 +54,7 @@ class Job:
     settings: dict[str, object]
 
 
-async def consume(connection: Connection, job: Job) -> int:
+async def consume(connection: ConnectionOptions, job: ConsumeJob) -> int:
     """Print records until a limit, the end, or a signal. The printed records of a group are committed at the end."""
     now = time.time()
     start = Start() if job.start is None else parse_start(job.start, now)
@@ -88,7 +88,7 @@ async def consume(connection: Connection, job: Job) -> int:
     return 0
 
 
-def _check(job: Job) -> None:
+def _check(job: ConsumeJob) -> None:
     if bool(job.topics) == bool(job.regex):
         both = ", not both" if job.regex else ""
         raise ConfigurationError(f"consume requires topics or --regex{both}; see aiokafka-lite consume --help")
@@ -107,7 +107,7 @@ def check_line(line: Line) -> None:
         )
 
 
-async def _topics(connection: Connection, job: Job) -> Sequence[str] | re.Pattern[str]:
+async def _topics(connection: ConnectionOptions, job: ConsumeJob) -> Sequence[str] | re.Pattern[str]:
     """Return the names of the topics. For a group, returns the pattern: members also read topics that match later."""
     if not job.regex:
         limit = sys.maxsize if job.group is None else 0
@@ -201,7 +201,7 @@ class _Reading:
     """Prints batches until a limit or the end."""
 
     def __init__(
-        self, consumer: Consumer, job: Job, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
+        self, consumer: Consumer, job: ConsumeJob, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
     ) -> None:
         self._consumer = consumer
         self._job = job

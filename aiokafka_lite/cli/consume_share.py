@@ -10,8 +10,8 @@ from operator import attrgetter
 from ..consumer.columns import Batch
 from ..errors import ConfigurationError
 from ..types import ShareRecord
-from .consume import Job, check_line
-from .terminal.connection import Connection
+from .consume import ConsumeJob, check_line
+from .terminal.connection import ConnectionOptions
 from .terminal.descriptors import Writer, while_read
 from .terminal.formats import formatter
 from .terminal.progress import progress
@@ -25,7 +25,7 @@ WAIT = 60.0
 """Seconds that one call waits for records. The command itself repeats the call without limit."""
 
 
-async def consume_share(connection: Connection, job: Job) -> int:
+async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
     """Print records until a limit or a signal. The other records are released for any member of the group."""
     group = _checked(job, connection.group(job.group))
     await check_topics(connection, job.topics, may_create=False)
@@ -54,7 +54,7 @@ async def consume_share(connection: Connection, job: Job) -> int:
     return 0
 
 
-def _checked(job: Job, group: str | None) -> str:
+def _checked(job: ConsumeJob, group: str | None) -> str:
     """Return the group to join. Raises ConfigurationError for options that a share group does not have."""
     given = {
         "--regex": job.regex,

@@ -16,7 +16,7 @@ from ..admin import Admin, ApiSupport, ClusterDescription, TopicDescription
 from ..cluster.diagnosis import software
 from ..errors import KafkaError
 from ..types import Node
-from .terminal.connection import Connection
+from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Facts, Output, Part, Table
 from .terminal.run import FAILED
 
@@ -41,7 +41,7 @@ class Probe:
         return (self.address, self.error is None, took, None if self.error is None else str(self.error))
 
 
-async def diagnose(connection: Connection, output: Output, group: str | None, topic: str | None) -> int:
+async def diagnose(connection: ConnectionOptions, output: Output, group: str | None, topic: str | None) -> int:
     """Try all addresses and show the results. The exit status is 1 if anything is wrong."""
     servers = connection.new_admin().diagnose().cluster.bootstrap_servers.split(",")
     bootstrap = await _try_all(connection, dict.fromkeys(servers))
@@ -90,7 +90,7 @@ def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Ite
     return findings
 
 
-async def _try_all(connection: Connection, addresses: Mapping[str, int | None]) -> list[Probe]:
+async def _try_all(connection: ConnectionOptions, addresses: Mapping[str, int | None]) -> list[Probe]:
     """Try all addresses at the same time; the results are in the order of the addresses."""
     found: dict[str, Probe] = {}
 
@@ -103,7 +103,7 @@ async def _try_all(connection: Connection, addresses: Mapping[str, int | None]) 
     return [found[address] for address in addresses]
 
 
-async def _try(connection: Connection, address: str, node_id: int | None) -> Probe:
+async def _try(connection: ConnectionOptions, address: str, node_id: int | None) -> Probe:
     began = time.perf_counter()
     try:
         async with connection.admin() as admin:
@@ -140,7 +140,7 @@ def _brokers(nodes: Sequence[Node], probes: Sequence[Probe]) -> Table:
 
 
 async def _check_topic_and_group(
-    connection: Connection, parts: dict[str, Part], group: str | None, topic: str | None
+    connection: ConnectionOptions, parts: dict[str, Part], group: str | None, topic: str | None
 ) -> list[str]:
     """Add the group and the topic to the output, and return their faults."""
     findings: list[str] = []

@@ -12,7 +12,7 @@ from datetime import datetime
 from ..admin import Admin, GroupLag
 from ..errors import KafkaError
 from .terminal.completion import every_group
-from .terminal.connection import Connection
+from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Output, Table, rich_table, show_errors
 from .terminal.run import log_warnings, say, with_options
 from .terminal.topic_names import explained_groups
@@ -38,7 +38,7 @@ class View:
     by_lag: bool
 
 
-async def lag(connection: Connection, output: Output, view: View, every: float | None) -> int:
+async def lag(connection: ConnectionOptions, output: Output, view: View, every: float | None) -> int:
     """Show a row for each group and topic, once. With ``every``, repeat it with the trend until a signal.
 
     ``every`` is in seconds.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .terminal.arguments import names_and_values
-from .terminal.connection import DEFAULT_SERVER, Connection
+from .terminal.connection import DEFAULT_SERVER, ConnectionOptions
 from .terminal.options import BootstrapServer, ConfigFile, Properties
 from .terminal.run import log_warnings, run_blocking, say
 
@@ -106,7 +106,7 @@ def pipeline(
 
         _check_destinations(plan, given)
         plan["options"] = {
-            **client_options(Connection(bootstrap_server, config, properties or (), None)),
+            **client_options(ConnectionOptions(bootstrap_server, config, properties or (), None)),
             "subscribe": topic,
             "startingOffsets": starting_offsets,
             **names_and_values("option", option or ()),
@@ -153,7 +153,7 @@ def _check_source(plan: dict[str, Any], cluster: SparkCluster) -> None:
         KafkaLiteDataSource(plan["options"])
 
 
-def client_options(connection: Connection) -> dict[str, str]:
+def client_options(connection: ConnectionOptions) -> dict[str, str]:
     """Return the client's properties as options of the source and the sink.
 
     Spark's workers resolve ``env:`` and ``file:`` themselves. Settings from this process's environment are left out: a
@@ -175,11 +175,11 @@ def _run(plan: dict[str, Any], cluster: SparkCluster, name: str, stop_timeout: f
     report = partial(print, flush=True)
     try:
         with open_session(cluster, name) as spark, tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
-            from ..spark.pipeline import Pipeline, Plan
+            from ..spark.pipeline import Plan, QueryPipeline
 
             say(f"Spark {spark.version} has started; it plans the queries")
             stop = _stop_on_signals()
-            pipeline = Pipeline(spark, Plan(**plan), Path(directory) / "pause", report)
+            pipeline = QueryPipeline(spark, Plan(**plan), Path(directory) / "pause", report)
             if dry_run:
                 report(*pipeline.describe(), sep="\n")
                 return 0

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from ..arguments import must_be, plural
 from ..errors import ConfigurationError, KafkaError
 from ..types import Header
-from .sending import Job, Sending
-from .terminal.connection import Connection
+from .sending import ProduceJob, Sending
+from .terminal.connection import ConnectionOptions
 from .terminal.lines import Lines
 from .terminal.output import Facts, Output
 from .terminal.progress import progress
@@ -32,7 +32,7 @@ def parse_header(text: str) -> Header:
     return Header(name, value.encode())
 
 
-async def produce(connection: Connection, output: Output, job: Job) -> int:
+async def produce(connection: ConnectionOptions, output: Output, job: ProduceJob) -> int:
     """Send all lines, and return when all are acknowledged. Raises the error of the first line that failed."""
     with ExitStack() as stack:
         source = sys.stdin if job.file is None else stack.enter_context(job.file.open("rb", buffering=0))

@@ -39,7 +39,7 @@ COLUMNS_AFTER = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProduceJob:
     """The topic, the input, and the form of the records."""
 
     topic: str
@@ -116,7 +116,7 @@ class _Columns:
 class Sending:
     """Sends the lines of one run. ``read`` counts the lines so far, ``size`` their bytes with the newlines."""
 
-    def __init__(self, producer: Producer, job: Job, bar: Bar) -> None:
+    def __init__(self, producer: Producer, job: ProduceJob, bar: Bar) -> None:
         self.read: int = 0
         self.size: int = 0
         self._producer = producer

@@ -28,7 +28,7 @@ class ReadTopics(NamedTuple, Generic[T]):
     merged: Mapping[str, T] = MappingProxyType({})
 
 
-class Answer(Generic[T]):
+class MetadataAnswer(Generic[T]):
     """A response, and the kept parts of the previous one. The constructor and ``read`` raise ProtocolError."""
 
     def __init__(self, response: MetadataResponse | PartialResponse, before: ReadTopics[T] | None = None) -> None:

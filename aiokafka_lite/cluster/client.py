@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..net.login import Login
     from ..net.metrics import BrokerTraffic
     from ..net.traffic import TrafficCounters
-    from .otlp import Report
+    from .otlp import MetricsReport
     from .telemetry import Telemetry
 
 R = TypeVar("R")
@@ -66,7 +66,7 @@ class Client(Component):
         *,
         connector: Connector | None = None,
         runtime: Runtime | None = None,
-        report_metrics: Callable[[], Report] | None = None,
+        report_metrics: Callable[[], MetricsReport] | None = None,
     ) -> None:
         super().__init__()
         check_connector(connector)

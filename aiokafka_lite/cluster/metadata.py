@@ -37,7 +37,7 @@ from ..errors import ErrorCode
 from ..protocol.messages import MetadataResponsePartition, MetadataResponseTopic
 from ..protocol.schema import ZERO_UUID
 from ..types import Node, TopicPartition
-from .answer import Answer
+from .answer import MetadataAnswer
 from .checks import MAX_LEADER_EPOCH, BrokerAddress, is_connectable
 
 NO_TOPICS: MappingProxyType[str, TopicView] = MappingProxyType({})
@@ -197,7 +197,7 @@ class Endpoint(BrokerAddress, Protocol):
 
 def merging(
     view: ClusterView,
-    answer: Answer[TopicView],
+    answer: MetadataAnswer[TopicView],
     *,
     asked: Collection[str] | None,
     keep: AbstractSet[str] = frozenset(),

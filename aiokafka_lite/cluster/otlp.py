@@ -27,7 +27,7 @@ class Metric(NamedTuple):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-class Report(NamedTuple):
+class MetricsReport(NamedTuple):
     """The metrics of one client, and their resource attributes, such as ``group_id``."""
 
     metrics: Sequence[Metric]

@@ -27,7 +27,7 @@ from ..protocol.messages.telemetry import (
 from ..protocol.records.compression import compress
 from ..protocol.schema import ZERO_UUID
 from ..types import Compression
-from .otlp import CUMULATIVE, DELTA, Metric, Report, encode_metrics
+from .otlp import CUMULATIVE, DELTA, Metric, MetricsReport, encode_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ class Telemetry:
     ``report`` makes the present metrics. ``choose_broker`` returns the broker that gets all later pushes.
     """
 
-    def __init__(self, report: Callable[[], Report], choose_broker: Callable[[], Broker], runtime: Runtime) -> None:
+    def __init__(
+        self, report: Callable[[], MetricsReport], choose_broker: Callable[[], Broker], runtime: Runtime
+    ) -> None:
         self._report = report
         self._choose_broker = choose_broker
         self._runtime = runtime

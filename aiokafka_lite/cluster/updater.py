@@ -49,7 +49,7 @@ from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataR
 from ..protocol.wire import UndecodableResponse
 from ..settings.config import ClientConfig
 from ..types import TopicPartition
-from .answer import Answer, ReadTopics
+from .answer import MetadataAnswer, ReadTopics
 from .brokers import Brokers
 from .metadata import ClusterView, Endpoint, TopicView, merge_leader, merging
 from .tickets import Tickets
@@ -284,7 +284,7 @@ class Updater:
             "topics",
             timeout=self._config.request_timeout,
         )
-        answer: Answer[TopicView] = Answer(await promise, self._read_topics)
+        answer: MetadataAnswer[TopicView] = MetadataAnswer(await promise, self._read_topics)
         reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
         try:
             view = await self._merge(answer, asked, reliable)
@@ -305,7 +305,7 @@ class Updater:
         self._accept(view, answer, ticket, asked)
         return True
 
-    async def _merge(self, answer: Answer[TopicView], asked: set[str], epochs_reliable: bool) -> ClusterView:
+    async def _merge(self, answer: MetadataAnswer[TopicView], asked: set[str], epochs_reliable: bool) -> ClusterView:
         """Return the next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule
         5)."""
         loop = asyncio.get_running_loop()
@@ -343,7 +343,7 @@ class Updater:
             return wanted.union(self.tracked.names)
         return wanted.union(self.view.unsettled(self.tracked.names))
 
-    def _accept(self, view: ClusterView, answer: Answer[TopicView], ticket: int, asked: set[str]) -> None:
+    def _accept(self, view: ClusterView, answer: MetadataAnswer[TopicView], ticket: int, asked: set[str]) -> None:
         now = asyncio.get_running_loop().time()
         if self._asks_for_all:
             self._last_refresh = now

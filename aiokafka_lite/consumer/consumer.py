@@ -41,11 +41,11 @@ from .consumer_core import ConsumerCore, MakeGroupSide
 from .deserializing import OnDeserializationError
 from .group.rebalance import RebalanceHandle, RebalanceListener
 from .interceptor import ConsumerInterceptor
-from .iteration import Batches, PartitionReader, Records, poll
+from .iteration import Batches, PartitionReader, RecordIteration, poll
 from .member_calls import MemberCalls, checked_listener
 from .observation_calls import ObservationCalls
 from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
-from .position import OnOffsetReset, Reset
+from .position import OnOffsetReset, ResetStrategy
 from .position_calls import PositionCalls
 from .position_wait import PositionWait
 from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
@@ -132,7 +132,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         self._leave_group: bool | None = None
         self._core = ConsumerCore(self._service, options, wanted, make_group)
         self._positions = PositionCalls(self._core)
-        self._records: Records[K, V] = Records(self._core)
+        self._records: RecordIteration[K, V] = RecordIteration(self._core)
 
     def __repr__(self) -> str:
         return f"<Consumer {self._client_id} {self.state.name} {self._core.subscription!r}>"
@@ -257,13 +257,13 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         the wait, in seconds. Raises the errors of ``position``, and IllegalStateError before the first assignment; see
         ``wait_assigned``. If the call is cancelled, the lookup continues.
         """
-        await self._positions.seek_by(Reset.EARLIEST, partitions, timeout)
+        await self._positions.seek_by(ResetStrategy.EARLIEST, partitions, timeout)
 
     async def seek_to_end(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None:
         """Read only records that are written from now on. In other respects it is like ``seek_to_beginning``."""
-        await self._positions.seek_by(Reset.LATEST, partitions, timeout)
+        await self._positions.seek_by(ResetStrategy.LATEST, partitions, timeout)
 
     async def seek_to_committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -379,11 +379,11 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
 
     # Reading.
 
-    def __aiter__(self) -> Records[K, V]:
+    def __aiter__(self) -> RecordIteration[K, V]:
         """Iterate over records until the consumer is closed. Raises the error of a partition that cannot be read."""
         self._service.check()
         # A member checks which iterations are in use. Other consumers may share one iteration.
-        return self._records if self._core.group is None else Records(self._core)
+        return self._records if self._core.group is None else RecordIteration(self._core)
 
     async def __anext__(self) -> Record[K, V]:
         self._service.check()

@@ -28,7 +28,7 @@ from .subscription import Subscription
 
 if TYPE_CHECKING:
     from ..cluster.client import Client
-    from ..group.coordinator import Coordinator
+    from ..group.member_runner import MemberRunner
     from .group.group_side import GroupSide
     from .metrics import GroupMetrics
 
@@ -169,7 +169,7 @@ class ConsumerCore(ReadingCore):
         return checks if self.coordinator is None else (*checks, self.coordinator.waits)
 
     @property
-    def coordinator(self) -> Coordinator | None:
+    def coordinator(self) -> MemberRunner | None:
         """The membership; None for a consumer that is not a member."""
         return None if self.group is None else self.group.coordinator
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..aio.service import Service
 from ..cluster.client import Client
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
-from ..group.coordinator import Coordinator
+from ..group.member_runner import MemberRunner
 from ..types import IsolationLevel
 from .partition import AssignedPartition
 from .settings import ReadingOptions
@@ -66,7 +66,7 @@ class ConsumerDiagnosis(Diagnosis):
     partitions: tuple[PartitionReport, ...]
 
 
-def group_report(coordinator: Coordinator | None) -> GroupReport | None:
+def group_report(coordinator: MemberRunner | None) -> GroupReport | None:
     """Return the membership; None without one."""
     if coordinator is None:
         return None
@@ -121,7 +121,7 @@ def diagnose(
     client: Client,
     subscription: Subscription,
     options: ReadingOptions,
-    coordinator: Coordinator | None,
+    coordinator: MemberRunner | None,
 ) -> ConsumerDiagnosis:
     """Return the diagnosis of a consumer or of a running ``ConsumerGroup``."""
     partitions, isolation = list(subscription), options.consumer.isolation

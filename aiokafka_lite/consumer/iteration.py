@@ -37,7 +37,7 @@ ARROW_BYTES = 2 << 20
 T = TypeVar("T")
 
 
-class Records(AsyncIteration, Generic[K, V]):
+class RecordIteration(AsyncIteration, Generic[K, V]):
     """An iteration over single records."""
 
     __slots__ = ("__weakref__", "_core", "_cursor")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..cluster.client import Client
 from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
-from ..group.coordinator import Coordinator
 from ..group.counters import RequestCounters
+from ..group.member_runner import MemberRunner
 from ..group.offsets import Offsets
 from ..net.metrics import LatencyMetrics
 from ..snapshot import Snapshot
@@ -131,7 +131,7 @@ def consumer_metrics(
 
 
 def group_metrics(
-    group_id: str, offsets: Offsets, coordinator: Coordinator | None, last_poll_ago: float
+    group_id: str, offsets: Offsets, coordinator: MemberRunner | None, last_poll_ago: float
 ) -> GroupMetrics:
     """Return the metrics of a group at this moment."""
     member = None

@@ -23,7 +23,7 @@ from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .buffer import Buffer
 from .chunk import Chunk, corrupt
-from .position import Position, Reset, ResetReason
+from .position import Position, ResetReason, ResetStrategy
 
 
 class AssignedPartition:
@@ -50,7 +50,7 @@ class AssignedPartition:
         "was_listed",
     )
 
-    def __init__(self, partition: TopicPartition, reset: Reset, fetch_size: int) -> None:
+    def __init__(self, partition: TopicPartition, reset: ResetStrategy, fetch_size: int) -> None:
         self.partition: TopicPartition = partition
         self.topic_id: bytes = ZERO_UUID
         self.position: Position = Position(reset)
@@ -139,7 +139,7 @@ class AssignedPartition:
         self._restart(offset, leader_epoch)
 
     def reset_by(
-        self, reset: Reset, *, out_of_range: int | None = None, reason: ResetReason = ResetReason.OUT_OF_RANGE
+        self, reset: ResetStrategy, *, out_of_range: int | None = None, reason: ResetReason = ResetReason.OUT_OF_RANGE
     ) -> None:
         """Forget the offset; ``reset`` chooses the new one. ``out_of_range`` is the offset that cannot be read."""
         self.position.reset_by(reset, out_of_range, reason)

@@ -22,7 +22,7 @@ from ..state_machine import Transitions, next_state
 from ..types import TopicPartition
 
 
-class Reset(Enum):
+class ResetStrategy(Enum):
     """The way to choose the offset when there is none: the user's policy, or the target of a ``seek_to_...`` call."""
 
     EARLIEST = "earliest"
@@ -31,7 +31,7 @@ class Reset(Enum):
     BY_DURATION = "by_duration"
 
     @classmethod
-    def of(cls, config: ConsumerConfig) -> Reset:
+    def of(cls, config: ConsumerConfig) -> ResetStrategy:
         """Return the policy of ``auto_offset_reset``."""
         return cls.BY_DURATION if config.reset_duration is not None else cls(config.auto_offset_reset)
 
@@ -117,10 +117,10 @@ class Position:
         "version",
     )
 
-    def __init__(self, reset: Reset) -> None:
+    def __init__(self, reset: ResetStrategy) -> None:
         self.state: PositionState = PositionState.UNKNOWN
         self.version: int = 0
-        self.reset: Reset = reset
+        self.reset: ResetStrategy = reset
         """The way to choose the offset while it is UNKNOWN."""
         self.reset_reason: ResetReason = ResetReason.OUT_OF_RANGE
         self.out_of_range: int | None = None
@@ -152,7 +152,7 @@ class Position:
         self._clear()
 
     def reset_by(
-        self, reset: Reset, out_of_range: int | None = None, reason: ResetReason = ResetReason.OUT_OF_RANGE
+        self, reset: ResetStrategy, out_of_range: int | None = None, reason: ResetReason = ResetReason.OUT_OF_RANGE
     ) -> None:
         """Choose the offset by ``reset``. ``out_of_range`` is the offset that the broker does not have, if any."""
         self._move(PositionEvent.RESET)

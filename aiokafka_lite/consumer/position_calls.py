@@ -16,7 +16,7 @@ from ..types import OffsetAndMetadata, TopicPartition
 from .consumer_core import ConsumerCore
 from .offsets import LATEST, OffsetAndTimestamp, list_offsets
 from .partition import AssignedPartition
-from .position import Reset
+from .position import ResetStrategy
 
 Partitions = Iterable[TopicPartition] | None
 """Some of the assigned partitions; None means all of them."""
@@ -74,7 +74,7 @@ class PositionCalls:
         assigned = self._subscription[checked_partition(partition)]
         self._subscription.change([assigned], lambda each: each.seek(offset), moves=True)
 
-    async def seek_by(self, reset: Reset, partitions: Partitions, timeout: float | None) -> None:
+    async def seek_by(self, reset: ResetStrategy, partitions: Partitions, timeout: float | None) -> None:
         self._core.check_usable()
         limit = self.limit(timeout)
         chosen = self._select_some(partitions)

@@ -12,7 +12,7 @@ from ..errors import KafkaTimeout
 from ..types import TopicPartition
 from .fetch.position_keeper import why_unknown
 from .partition import AssignedPartition
-from .position import PauseReason, Reset
+from .position import PauseReason, ResetStrategy
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def _is_open(assigned: AssignedPartition) -> bool:
     """Return whether the position is unknown and depends on the time of its lookup."""
     position = assigned.position
     # A new partition is waited for as well, because the group commits where its reading begins.
-    depends_on_time = assigned.is_new or position.reset in (Reset.LATEST, Reset.BY_DURATION)
+    depends_on_time = assigned.is_new or position.reset in (ResetStrategy.LATEST, ResetStrategy.BY_DURATION)
     return (
         not position.is_known
         and assigned.failure is None

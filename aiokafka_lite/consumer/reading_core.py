@@ -18,7 +18,7 @@ from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Check
 from ..types import TopicPartition
 from .fetch.fetching import Fetching
-from .position import Reset, ResetReason
+from .position import ResetReason, ResetStrategy
 from .position_wait import PositionWait
 from .settings import ReadingOptions
 from .subscription import Subscription, SubscriptionObserver
@@ -26,8 +26,8 @@ from .waits import open_transactions, paused_partitions, unread_partitions
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
-    from ..cluster.otlp import Report
-    from ..group.coordinator import Coordinator
+    from ..cluster.otlp import MetricsReport
+    from ..group.member_runner import MemberRunner
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics, GroupMetrics
@@ -49,7 +49,7 @@ class ReadingCore(SubscriptionObserver):
             report_metrics=self._report_metrics,
         )
         self.subscription: Subscription = Subscription(
-            Reset.of(options.consumer),
+            ResetStrategy.of(options.consumer),
             options.consumer.max_partition_fetch_bytes,
             self,
             whole_topics,
@@ -119,7 +119,7 @@ class ReadingCore(SubscriptionObserver):
         """Let the next read raise this error of a user's callback."""
         raise NotImplementedError
 
-    def diagnose(self, coordinator: Coordinator | None) -> ConsumerDiagnosis:
+    def diagnose(self, coordinator: MemberRunner | None) -> ConsumerDiagnosis:
         from .diagnosis import diagnose
 
         self.service.check_process()
@@ -151,7 +151,7 @@ class ReadingCore(SubscriptionObserver):
         self.service.check_process()
         return self.client.traffic()
 
-    def _report_metrics(self) -> Report:
+    def _report_metrics(self) -> MetricsReport:
         from .telemetry import consumer_report
 
         return consumer_report(self.metrics())

@@ -24,7 +24,7 @@ from ..aio.retry import is_refusal
 from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .partition import AssignedPartition
-from .position import PauseReason, Reset, ResetReason
+from .position import PauseReason, ResetReason, ResetStrategy
 
 
 class Consumed(NamedTuple):
@@ -68,7 +68,7 @@ class Subscription:
 
     def __init__(
         self,
-        reset: Reset,
+        reset: ResetStrategy,
         fetch_size: int,
         observer: SubscriptionObserver,
         whole_topics: Sequence[str] = (),
@@ -157,7 +157,7 @@ class Subscription:
         partitions: Iterable[TopicPartition],
         prepare: Callable[[AssignedPartition], object] = lambda assigned: None,
         *,
-        reset: Reset | None = None,
+        reset: ResetStrategy | None = None,
         pause_reason: PauseReason = PauseReason.NONE,
     ) -> list[AssignedPartition]:
         """Assign more partitions that metadata lists, here or at the leader of the group. Each has a new state.
@@ -176,20 +176,22 @@ class Subscription:
         self._observer.on_change()
         return added
 
-    def reset_of(self, partition: TopicPartition) -> Reset:
+    def reset_of(self, partition: TopicPartition) -> ResetStrategy:
         """Return the way to choose the first offset of a partition that has none: the policy, with one exception.
 
         A policy that skips old records must not skip those of a new partition, because all of them are younger than the
         consumer. (Java's "latest" skips the records that were written before it detected the partition.)
         """
-        return Reset.EARLIEST if self.skips_old_records and self._is_new(partition) else self.reset
+        return ResetStrategy.EARLIEST if self.skips_old_records and self._is_new(partition) else self.reset
 
     @property
     def skips_old_records(self) -> bool:
         """Whether the first offset of a partition depends on the time at which it is looked up."""
-        return self.reset in (Reset.LATEST, Reset.BY_DURATION)
+        return self.reset in (ResetStrategy.LATEST, ResetStrategy.BY_DURATION)
 
-    def _new(self, partition: TopicPartition, reset: Reset | None, pause_reason: PauseReason) -> AssignedPartition:
+    def _new(
+        self, partition: TopicPartition, reset: ResetStrategy | None, pause_reason: PauseReason
+    ) -> AssignedPartition:
         chosen = self.reset_of(partition) if reset is None else reset
         assigned = AssignedPartition(partition, chosen, self._fetch_size)
         assigned.is_new = chosen is not self.reset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..cluster.otlp import Metric, Report
+from ..cluster.otlp import Metric, MetricsReport
 from ..cluster.reports import PREFIX, client_report, latency_report
 from .metrics import ConsumerMetrics, GroupMetrics
 
@@ -12,10 +12,10 @@ _FETCHES = f"{PREFIX}consumer.fetch.manager."
 _GROUP = f"{PREFIX}consumer.coordinator."
 
 
-def consumer_report(metrics: ConsumerMetrics) -> Report:
+def consumer_report(metrics: ConsumerMetrics) -> MetricsReport:
     """Return the current metrics."""
     group = metrics.group
-    return Report(
+    return MetricsReport(
         [
             *client_report("consumer", metrics.client),
             *_fetches(metrics),

@@ -45,7 +45,7 @@ class ClientMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class MetricsSubscription:
     """The metrics that one client has to push. ``metrics`` are prefixes of names; an empty prefix means all."""
 
     subscription_id: int
@@ -61,7 +61,7 @@ MOST_INSTANCES = 16_384
 class _Instance:
     """A client that has asked for its subscription. Times are the loop's, in seconds."""
 
-    subscription: Subscription
+    subscription: MetricsSubscription
     client: Mapping[str, str]
     asked_at: float
     pushed_at: float = -inf
@@ -86,7 +86,7 @@ class ClientTelemetry:
         self._receive = receive
         self._instances: dict[bytes, _Instance] = {}
 
-    def subscribe(self, instance_id: bytes, client: Mapping[str, str]) -> tuple[Subscription, ErrorCode]:
+    def subscribe(self, instance_id: bytes, client: Mapping[str, str]) -> tuple[MetricsSubscription, ErrorCode]:
         """Return the subscription of a client with these properties, and the error if the client asks again too
         early."""
         subscription = self._subscription(client)
@@ -123,7 +123,7 @@ class ClientTelemetry:
         self._receive(replace(pushed, metrics=metrics))
         return ErrorCode.NONE
 
-    def _subscription(self, client: Mapping[str, str]) -> Subscription:
+    def _subscription(self, client: Mapping[str, str]) -> MetricsSubscription:
         """Merge all subscriptions that match: their metrics, and the shortest interval."""
         metrics: set[str] = set()
         intervals = []
@@ -136,7 +136,7 @@ class ClientTelemetry:
         interval = min(intervals, default=DEFAULT_INTERVAL_MS)
         # Any number that changes with the content; Kafka's is signed too.
         checksum = zlib.crc32(repr((prefixes, interval)).encode()) - 2**31
-        return Subscription(checksum, prefixes, interval)
+        return MetricsSubscription(checksum, prefixes, interval)
 
 
 def _matches(patterns: str, client: Mapping[str, str]) -> bool:

@@ -27,7 +27,7 @@ from . import direct_records as direct
 from .broker_metrics import ClusterMetrics, cluster_metrics
 from .broker_sessions import BrokerSessions
 from .cluster_config import ClusterConfig, broker_settings, ports_of
-from .coordinators.share.groups import ShareGroups
+from .coordinators.share.groups import HostedShareGroups
 from .coordinators.transactions.requests import HeldMarkers, TransactionRequests
 from .data_dir import data_of
 from .faults import Fault, Faults, History
@@ -35,13 +35,13 @@ from .handlers import NEWEST, versions_of
 from .metadata.broker_loggers import BrokerLoggers
 from .metadata.changes import ClusterChanges
 from .metadata.controller import Controller, Refused
-from .metadata.features import Features
+from .metadata.features import ClusterFeatures
 from .metadata.leadership import PartitionLeadership
-from .metadata.topics import PartitionState, Topic
+from .metadata.topics import PartitionRegistration, Topic
 from .node import BrokerNode, ClusterParts, Nodes, NodeState
 from .quotas import QuotaLimits
 from .replicas.replication import Network, Replication
-from .security.acls import Acls
+from .security.acls import AclStore
 from .security.authorizer import Authorizer
 from .security.security import ClusterSecurity, Security
 from .settings.versions import release_of
@@ -135,20 +135,22 @@ class EmbeddedCluster(Component):
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
         self.cluster_id: str = self._data.cluster_id
         self._was_started = False
-        self.authorizer: Authorizer = Authorizer(Acls.of_settings(settings.of()))
+        self.authorizer: Authorizer = Authorizer(AclStore.of_settings(settings.of()))
         self._loggers = BrokerLoggers()
         self.quota_limits: QuotaLimits = QuotaLimits()
         self.faults: Faults = Faults()
         self.history: History = History(config.history_limit)
         self.nodes: Nodes = Nodes()
         self.connector: MemoryConnector | None = None if tcp else MemoryConnector(self.nodes)
-        features = Features.of_release(release_of(as_kafka or NEWEST))
+        features = ClusterFeatures.of_release(release_of(as_kafka or NEWEST))
         self.controller: Controller = Controller(self._data.save, self._publish, settings, self.random, features)
         self._changes = ClusterChanges(self.controller)
         self.leadership: PartitionLeadership = PartitionLeadership(self.controller)
         network, host, clock = Network(), config.advertised_host or config.host, config.wall_clock
         self._transaction_requests = TransactionRequests(self.nodes, network)
-        self.share_groups: ShareGroups = ShareGroups(self.nodes, self.controller, lambda: int(clock() * 1000))
+        self.share_groups: HostedShareGroups = HostedShareGroups(
+            self.nodes, self.controller, lambda: int(clock() * 1000)
+        )
         self.replication: Replication = Replication(self.nodes, network, config.replication_delay)
         self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
         parts = ClusterParts(
@@ -274,7 +276,7 @@ class EmbeddedCluster(Component):
         self._service.check()
         self.controller.delete_topic(name)
 
-    def state_of(self, topic: str, partition: int) -> PartitionState:
+    def state_of(self, topic: str, partition: int) -> PartitionRegistration:
         """Return the leader, the replicas and the in-sync set of a partition. Raises ``Refused``."""
         self._service.check_process()
         return self.controller.state_of((topic, partition))

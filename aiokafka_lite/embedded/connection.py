@@ -34,7 +34,7 @@ from ..protocol.schema import Request, Response
 from .closing_log import ClosingLog
 from .connection_limits import ConnectionLimits
 from .error_responses import error_response, shorten_messages
-from .faults import Exchange, Fault, Faults, History, Outcome
+from .faults import Exchange, Fault, FaultOutcome, Faults, History
 from .metadata.controller import Refused
 from .request_context import (
     HANDLERS,
@@ -552,31 +552,31 @@ class ServerConnection:
         if fault.wait:
             await self._pause_reading(fault.wait)
         match fault.outcome:
-            case Outcome.HANDLE:
+            case FaultOutcome.HANDLE:
                 return await self._handle_measured(context, request)
-            case Outcome.FAIL:
+            case FaultOutcome.FAIL:
                 return await self._fail(fault, context, request)
-            case Outcome.ANSWER:
+            case FaultOutcome.ANSWER:
                 assert fault.function is not None
                 return await self._wait_for(fault.function(request))
-            case Outcome.ALTER:
+            case FaultOutcome.ALTER:
                 assert fault.alteration is not None
                 response = await self._handle_measured(context, request)
                 return None if response is None else fault.alteration(response)
-            case Outcome.DROP:
+            case FaultOutcome.DROP:
                 return None
-            case Outcome.DISCONNECT:
+            case FaultOutcome.DISCONNECT:
                 self.reset()
                 raise ConnectionLost("a fault reset the connection", sent=False)
-            case Outcome.APPLY_THEN_DISCONNECT:
+            case FaultOutcome.APPLY_THEN_DISCONNECT:
                 exchange.response = await self._handle_measured(context, request)
                 exchange.handled_at = self._time()
                 self.reset()
                 raise ConnectionLost("a fault reset the connection after the request was handled", sent=True)
-            case Outcome.REPLY_BYTES:
+            case FaultOutcome.REPLY_BYTES:
                 self.stream.write([fault.bytes])
                 return None
-            case Outcome.TRUNCATE:
+            case FaultOutcome.TRUNCATE:
                 exchange.response = await self._handle_measured(context, request)
                 exchange.handled_at = self._time()
                 if exchange.response is not None:

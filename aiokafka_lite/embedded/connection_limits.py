@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import Protocol, TypeVar
 
 from ..arguments import INT32_MAX
-from .quotas import Quotas, Usage
+from .quotas import QuotaManager, Usage
 from .settings.configs import CREATION_RATE, MOST_CONNECTIONS, MOST_OF_ADDRESS, OVERRIDES, BrokerSettings
 
 LONGEST_SILENCE = 0.5
@@ -37,7 +37,7 @@ C = TypeVar("C", bound=Connected)
 class ConnectionLimits:
     """The limits of one node. Owner: the node. ``clock`` gives the loop's time in seconds."""
 
-    def __init__(self, settings: BrokerSettings, quotas: Quotas, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: BrokerSettings, quotas: QuotaManager, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._quotas = quotas
         self._clock = clock

@@ -23,7 +23,7 @@ from .json_documents import DamagedDocument, UnreadableDocument, flush_directory
 from .log.files import CHECKPOINT, DELETED, STRAY, LoadedLog, LogFiles, OpenFiles, delete_directory, set_aside, size_of
 from .log.segment_scan import DAMAGED
 from .metadata.controller import Controller, Refused
-from .metadata.topics import PartitionKey, PartitionState, Topic
+from .metadata.topics import PartitionKey, PartitionRegistration, Topic
 from .replicas.recovery import Recovery, recover
 from .settings.configs import TopicConfig
 
@@ -494,7 +494,7 @@ def _topic(described: dict[str, Any], controller: Controller, start: int) -> Top
     # The epochs of earlier starts are not written to the file unless something else of the topic changed.
     starts = max(1, start - described["start"])
     states = tuple(
-        PartitionState(
+        PartitionRegistration(
             replicas=tuple(each["replicas"]),
             isr=tuple(each["isr"]),
             leader=each["leader"],

@@ -28,7 +28,7 @@ HISTORY_BYTES = 64 * 1024 * 1024
 """Bytes of request frames that the history keeps in memory; the oldest exchanges are dropped first."""
 
 
-class Outcome(Enum):
+class FaultOutcome(Enum):
     """The effect of a fault on a request."""
 
     HANDLE = "handled as usual"
@@ -72,7 +72,7 @@ class Fault:
         self.of_kind: int = 0
         self.seen: int = 0
         self.hits: int = 0
-        self.outcome: Outcome = Outcome.HANDLE
+        self.outcome: FaultOutcome = FaultOutcome.HANDLE
         self.wait: float = 0.0
         self.code: ErrorCode = ErrorCode.NONE
         self.bytes: bytes = b""
@@ -104,7 +104,7 @@ class Fault:
     def fail(self, code: ErrorCode | int, times: int | None = 0) -> Fault:
         """Answer with an error. With a ``topic`` or ``partition`` only that part fails, and the rest is handled."""
         self.code = _error_code(code)
-        return self._with(Outcome.FAIL, times)
+        return self._with(FaultOutcome.FAIL, times)
 
     def delay(self, seconds: float, times: int | None = 0) -> Fault:
         """Wait this many seconds before the request is handled, or before the fault does anything else."""
@@ -115,41 +115,41 @@ class Fault:
 
     def disconnect(self, times: int | None = 0) -> Fault:
         """Reset the connection; the request is not handled."""
-        return self._with(Outcome.DISCONNECT, times)
+        return self._with(FaultOutcome.DISCONNECT, times)
 
     def apply_then_disconnect(self, times: int | None = 0) -> Fault:
         """Handle the request, then reset the connection instead of answering."""
-        return self._with(Outcome.APPLY_THEN_DISCONNECT, times)
+        return self._with(FaultOutcome.APPLY_THEN_DISCONNECT, times)
 
     def drop(self, times: int | None = 0) -> Fault:
         """Do not handle the request and send no response; the connection stays open."""
-        return self._with(Outcome.DROP, times)
+        return self._with(FaultOutcome.DROP, times)
 
     def truncate(self, size: int, times: int | None = 0) -> Fault:
         """Handle the request, send the first ``size`` bytes of the response's frame, and close the connection."""
         self.size = whole("size", size)
-        return self._with(Outcome.TRUNCATE, times)
+        return self._with(FaultOutcome.TRUNCATE, times)
 
     def reply_bytes(self, data: bytes, times: int | None = 0) -> Fault:
         """Send ``data`` instead of a response, without adding a frame."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(must_be("data", "bytes", data))
         self.bytes = bytes(data)
-        return self._with(Outcome.REPLY_BYTES, times)
+        return self._with(FaultOutcome.REPLY_BYTES, times)
 
     def answer(self, function: Answer, times: int | None = 0) -> Fault:
         """Answer with the result of ``function(request)``, which may be a coroutine function; None is no response."""
         check_function("function", function)
         self.function = function
-        return self._with(Outcome.ANSWER, times)
+        return self._with(FaultOutcome.ANSWER, times)
 
     def alter(self, function: Alter, times: int | None = 0) -> Fault:
         """Handle the request and answer with ``function(response)``, which may change the response or make another."""
         check_function("function", function)
         self.alteration = function
-        return self._with(Outcome.ALTER, times)
+        return self._with(FaultOutcome.ALTER, times)
 
-    def _with(self, outcome: Outcome, times: int | None) -> Fault:
+    def _with(self, outcome: FaultOutcome, times: int | None) -> Fault:
         self.outcome = outcome
         if times != 0:
             self.times = _times(times)

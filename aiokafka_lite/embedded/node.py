@@ -29,7 +29,7 @@ from .connection_limits import ConnectionLimits
 from .coordinators.groups.coordinator import GroupCoordinator
 from .coordinators.groups.log import GroupLog
 from .coordinators.groups.records import OFFSETS_TOPIC
-from .coordinators.share.groups import ShareGroups, ShareStateLog
+from .coordinators.share.groups import HostedShareGroups, ShareStateLog
 from .coordinators.share.partitions import SharePartitions
 from .coordinators.share.session import ShareSessions
 from .coordinators.transactions.coordinator import TransactionCoordinator
@@ -47,7 +47,7 @@ from .metadata.leadership import PartitionLeadership
 from .metadata.topics import NO_LEADER, PartitionKey, Topic
 from .metadata.view import MetadataView
 from .periodic_work import PeriodicWork
-from .quotas import QuotaLimits, Quotas
+from .quotas import QuotaLimits, QuotaManager
 from .replicas.fetch_session import FetchSessions
 from .replicas.in_sync import InSyncSets
 from .replicas.manager import FetchParameters, FetchPartition, ReplicaManager
@@ -109,7 +109,7 @@ class ClusterParts:
     leadership: PartitionLeadership
     network: Network
     transaction_requests: TransactionRequests
-    share_groups: ShareGroups
+    share_groups: HostedShareGroups
     authorizer: Authorizer
     loggers: BrokerLoggers
     security: ClusterSecurity
@@ -182,7 +182,7 @@ class BrokerNode:
             self.metadata, self.replica_manager, cluster.share_groups, self.now_ms
         )
         self.share_sessions: ShareSessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
-        self.quotas: Quotas = Quotas(cluster.quota_limits, self.time, self.settings)
+        self.quotas: QuotaManager = QuotaManager(cluster.quota_limits, self.time, self.settings)
         self.closings: ClosingLog = ClosingLog(node_id, self.time)
         self.limits: ConnectionLimits = ConnectionLimits(self.settings, self.quotas, self.time)
         self.parts: BrokerParts = self._make_parts(cluster)

@@ -148,7 +148,7 @@ class TokenBucket(Usage):
         return self._at
 
 
-class Quotas:
+class QuotaManager:
     """The usage of one node by its clients. Owner: the node. ``clock`` gives the loop's time in seconds."""
 
     def __init__(self, limits: QuotaLimits, clock: Callable[[], float], settings: BrokerSettings) -> None:

@@ -24,7 +24,7 @@ from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .client_telemetry import ClientTelemetry
 from .coordinators.groups.coordinator import GroupCoordinator
-from .coordinators.share.groups import ShareGroups
+from .coordinators.share.groups import HostedShareGroups
 from .coordinators.share.partitions import SharePartitions
 from .coordinators.share.session import ShareSessions
 from .coordinators.transactions.coordinator import TransactionCoordinator
@@ -36,7 +36,7 @@ from .metadata.controller import Controller, Registration
 from .metadata.leadership import PartitionLeadership
 from .metadata.topics import PartitionKey
 from .metadata.view import MetadataView
-from .quotas import QuotaLimits, Quotas
+from .quotas import QuotaLimits, QuotaManager
 from .replicas.fetch_session import FetchSessions
 from .replicas.manager import ReplicaManager
 from .replicas.partition import NotLeader, Partition
@@ -139,7 +139,7 @@ class NamedTopic(Protocol):
     def topic_id(self) -> bytes: ...
 
 
-class Client(Protocol):
+class ConnectedClient(Protocol):
     """The client of a connection."""
 
     principal: str
@@ -169,10 +169,10 @@ class BrokerParts:
     transactions: TransactionCoordinator
     transaction_requests: TransactionRequests
     fetch_sessions: FetchSessions
-    share_groups: ShareGroups
+    share_groups: HostedShareGroups
     shares: SharePartitions
     share_sessions: ShareSessions
-    quotas: Quotas
+    quotas: QuotaManager
     quota_limits: QuotaLimits
     controller: Controller
     changes: ClusterChanges
@@ -196,9 +196,9 @@ class RequestContext:
 
     __slots__ = ("broker", "busy", "client", "client_id", "header", "prepared", "principal", "throttle_ms", "version")
 
-    def __init__(self, broker: BrokerParts, client: Client, header: RequestHeader) -> None:
+    def __init__(self, broker: BrokerParts, client: ConnectedClient, header: RequestHeader) -> None:
         self.broker: BrokerParts = broker
-        self.client: Client = client
+        self.client: ConnectedClient = client
         self.header: RequestHeader = header
         self.client_id: str = header.client_id or ""
         self.principal: str = client.principal

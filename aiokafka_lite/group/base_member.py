@@ -14,7 +14,7 @@ from .states import MemberEvent, MemberState
 
 
 class BaseMember(ABC):
-    """A state machine: ``handle(event)`` moves it and returns actions. Owner: the coordinator task.
+    """A state machine: ``handle(event)`` moves it and returns actions. Owner: the task of the ``MemberRunner``.
 
     ``Member`` is for the classic protocol, ``ConsumerMember`` for the consumer protocol.
     """

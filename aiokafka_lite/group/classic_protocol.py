@@ -66,7 +66,7 @@ PROBLEMS_LOGGED = 10
 
 
 class ClassicProtocol:
-    """The classic protocol of one member. Owner: the group coordinator.
+    """The classic protocol of one member. Owner: the ``MemberRunner``.
 
     ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. The member is read, never changed.
     """

@@ -117,10 +117,12 @@ class _Sent(NamedTuple):
 
 
 class ConsumerMember(BaseMember):
-    """The state machine. Owner: the coordinator task, which alone calls ``handle``.
+    """The state machine. Owner: the task of the ``MemberRunner``, which alone calls ``handle``.
 
     ``rebalance_timeout`` and ``session_timeout`` are in seconds; ``assignor`` is the coordinator's strategy to use,
     None for its default; ``new_id`` makes the member id when the member first joins.
+
+    ``ConsumerMember`` of ``embedded`` is the member as its coordinator sees it.
     """
 
     protocol = "consumer"

@@ -57,7 +57,7 @@ def is_offered(versions: VersionTable) -> bool:
 
 
 class ConsumerProtocol:
-    """The consumer protocol of one member. Owner: the group coordinator.
+    """The consumer protocol of one member. Owner: the ``MemberRunner``.
 
     ``is_overdue`` returns whether the member exceeds ``max_poll_interval``, ``poll_left`` the seconds until it does, if
     the user does not read. The member is read, never changed.

@@ -29,7 +29,7 @@ class RequestCounters:
 
 
 class RebalanceCounters(RequestCounters):
-    """The rebalances of one member. Its coordinator task counts them.
+    """The rebalances of one member. The task of its ``MemberRunner`` counts them.
 
     A rebalance begins when the member joins, and ends with an assignment. A rebalance that ends without an assignment
     has failed, even if the member begins the next rebalance at once. A retry of a request belongs to the same

@@ -34,7 +34,7 @@ closing."""
 
 
 class Handovers:
-    """The handover task of one member. Owner: the group coordinator.
+    """The handover task of one member. Owner: the ``MemberRunner``.
 
     ``member`` returns the member, ``calm_at`` the loop's time at which the group was last known not to rebalance.
     ``on_released`` is called when the reader has released partitions.

@@ -60,7 +60,7 @@ members."""
 
 
 class Heartbeats:
-    """The heartbeat task of one member. Owner: the group coordinator.
+    """The heartbeat task of one member. Owner: the ``MemberRunner``.
 
     ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. ``post`` sends an event to the member.
     ``on_answer(code, node_id)`` and ``on_error(error)`` get the outcome of each heartbeat. The member is read, never

@@ -114,9 +114,11 @@ TRANSITIONS: Transitions[MemberState, MemberEvent] = {
 
 
 class Member(BaseMember):
-    """The state machine. Owner: the coordinator task, which alone calls ``handle``.
+    """The state machine. Owner: the task of the ``MemberRunner``, which alone calls ``handle``.
 
     ``strategies`` are in order of preference; ``session_timeout`` and ``rebalance_timeout`` are in seconds.
+
+    ``Member`` of ``embedded`` is the member as its coordinator sees it.
     """
 
     protocol = "classic"

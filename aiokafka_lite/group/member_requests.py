@@ -33,7 +33,7 @@ _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN
 
 
 class MemberRequests:
-    """Runs the request of a member as a child task, and reports failures. Owner: the group coordinator.
+    """Runs the request of a member as a child task, and reports failures. Owner: the ``MemberRunner``.
 
     ``member`` is used only for its name in the log. ``post`` sends an event to the member, ``on_error`` gets errors
     that are retried.

@@ -10,7 +10,10 @@ from enum import Enum
 
 
 class MemberState(Enum):
-    """The state of a member. ``TRANSITIONS`` of its protocol has the moves."""
+    """The state of a member. ``TRANSITIONS`` of its protocol has the moves.
+
+    ``MemberState`` of ``embedded`` is the state that the coordinator records.
+    """
 
     UNJOINED = "Not in the group: owns nothing and sends no heartbeats."
     JOINING = "The request to join is sent or about to be retried. A cooperative member continues to read."

@@ -36,7 +36,7 @@ Spawn = Callable[..., ChildScope]
 
 
 class TopicWatcher:
-    """Makes the client track the member's topics, and reports changes of them. Owner: the group coordinator.
+    """Makes the client track the member's topics, and reports changes of them. Owner: the ``MemberRunner``.
 
     ``post`` sends an event to the member, ``on_error`` gets errors that are retried.
     """

@@ -45,7 +45,7 @@ _REASONS = {
 
 
 class MemberWaits:
-    """The checks of one membership. Owner: the group coordinator.
+    """The checks of one membership. Owner: the ``MemberRunner``.
 
     ``step`` returns what an assignment in progress waits for. ``requests_fail`` returns whether an outage names the
     reason already.

@@ -16,7 +16,7 @@ READ_TIMEOUT = 5.0
 """Seconds that another thread waits for the event loop of the clients."""
 
 
-class Client(Protocol):
+class MeasuredClient(Protocol):
     """A ``Producer``, ``Consumer``, ``ConsumerGroup``, ``ShareConsumer``, ``Admin`` or ``Workers``."""
 
     def metrics(self) -> Measured:
@@ -34,7 +34,7 @@ class ObservedClients:
         if loop is None:
             raise IllegalStateError("an exporter of metrics must be made in the event loop of the clients")
         self._loop = loop
-        self._loops = {loop: weakref.WeakKeyDictionary[Client, str]()}
+        self._loops = {loop: weakref.WeakKeyDictionary[MeasuredClient, str]()}
         forks.notify(self)
 
     def forked(self) -> None:
@@ -46,7 +46,7 @@ class ObservedClients:
         """Whether all event loops of clients are closed, so that there can be no samples."""
         return all(loop.is_closed() for loop in self._loops)
 
-    def add(self, client: Client, name: str | None) -> str:
+    def add(self, client: MeasuredClient, name: str | None) -> str:
         """Observe another client of the running event loop. Outside of a loop, it is one of the exporter's own loop.
 
         Returns its name. If several clients have the same name, the second one gets the suffix ``-2``, and so on.
@@ -66,12 +66,12 @@ class ObservedClients:
         self._loops.setdefault(loop, weakref.WeakKeyDictionary())[client] = unique
         return unique
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: MeasuredClient) -> None:
         """Stop observing this client."""
         for clients in self._loops.values():
             clients.pop(client, None)
 
-    def samples_of(self, client: Client) -> list[Sample]:
+    def samples_of(self, client: MeasuredClient) -> list[Sample]:
         """Return the present samples of one client, in its event loop; none elsewhere."""
         clients = self._loops.get(running_loop() or self._loop)
         name = None if clients is None else clients.get(client)
@@ -100,16 +100,16 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def _read(clients: weakref.WeakKeyDictionary[Client, str]) -> list[Sample]:
+async def _read(clients: weakref.WeakKeyDictionary[MeasuredClient, str]) -> list[Sample]:
     return list(_samples(clients))
 
 
-def _samples(clients: weakref.WeakKeyDictionary[Client, str]) -> Iterator[Sample]:
+def _samples(clients: weakref.WeakKeyDictionary[MeasuredClient, str]) -> Iterator[Sample]:
     for client, name in list(clients.items()):
         yield from _samples_of(client, name)
 
 
-def _samples_of(client: Client, name: str) -> Iterator[Sample]:
+def _samples_of(client: MeasuredClient, name: str) -> Iterator[Sample]:
     try:
         snapshot = client.metrics()
     except IllegalStateError:
@@ -117,7 +117,7 @@ def _samples_of(client: Client, name: str) -> Iterator[Sample]:
     yield from samples_of(snapshot, name)
 
 
-def _name_of(client: Client) -> str:
+def _name_of(client: MeasuredClient) -> str:
     """Return the client id; the name of the class for an object without one."""
     try:
         snapshot = client.metrics()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import IllegalStateError
 from ..extras import extra
 from ..version import VERSION
-from .clients import Client, ObservedClients
+from .clients import MeasuredClient, ObservedClients
 from .instruments import INSTRUMENTS, Instrument, Sample, by_instrument
 from .totals import MonotonicTotals
 
@@ -36,7 +36,7 @@ class KafkaMeter:
     second meter of a provider. A meter whose event loops are all closed is replaced.
     """
 
-    def __init__(self, *clients: Client, meter_provider: MeterProvider | None = None) -> None:
+    def __init__(self, *clients: MeasuredClient, meter_provider: MeterProvider | None = None) -> None:
         api: Any = extra("opentelemetry.metrics", "opentelemetry")
         self._clients = ObservedClients()
         provider = api.get_meter_provider() if meter_provider is None else meter_provider
@@ -56,7 +56,7 @@ class KafkaMeter:
             _EXPORTED[provider] = exported
             exported.make_instruments(provider)
 
-    def add(self, client: Client, *, name: str | None = None) -> None:
+    def add(self, client: MeasuredClient, *, name: str | None = None) -> None:
         """Observe another client. ``name`` is the attribute ``client``: by default the client id.
 
         If several clients have the same name, the second one gets the suffix ``-2``, and so on. Call it in the event
@@ -64,7 +64,7 @@ class KafkaMeter:
         """
         self._exported.named(self._clients.add(client, name), client)
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: MeasuredClient) -> None:
         """Stop observing this client. Its counts remain in the totals of its name."""
         for sample in self._clients.samples_of(client):
             self._exported.totals.of(sample)
@@ -79,7 +79,7 @@ class _Exported:
         self.clients: ObservedClients | None = None
         """The clients of the present meter."""
         self.totals = MonotonicTotals()
-        self._named: dict[str, weakref.ref[Client]] = {}  # the last client of each name
+        self._named: dict[str, weakref.ref[MeasuredClient]] = {}  # the last client of each name
         self._samples: Mapping[Instrument, Sequence[Sample]] = {}
         self._read: set[Instrument] = set()  # the instruments that have read the present samples
 
@@ -99,7 +99,7 @@ class _Exported:
                 description=instrument.description,
             )
 
-    def named(self, name: str, client: Client) -> None:
+    def named(self, name: str, client: MeasuredClient) -> None:
         """Note the client of a name. The counters of an earlier client of this name have ended."""
         earlier = self._named.get(name)
         if earlier is not None and earlier() is not client:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import IllegalStateError
 from ..extras import extra
-from .clients import Client, ObservedClients
+from .clients import MeasuredClient, ObservedClients
 from .instruments import INSTRUMENTS, Instrument, by_instrument
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class KafkaCollector:
     second collector of a registry. A collector whose event loops are all closed is replaced.
     """
 
-    def __init__(self, *clients: Client, registry: CollectorRegistry | Any | None = ...) -> None:
+    def __init__(self, *clients: MeasuredClient, registry: CollectorRegistry | Any | None = ...) -> None:
         self._core = extra("prometheus_client.metrics_core", "prometheus")
         self._clients = ObservedClients()
         for client in clients:
@@ -58,7 +58,7 @@ class KafkaCollector:
         """Whether all event loops of its clients are closed."""
         return self._clients.is_over
 
-    def add(self, client: Client, *, name: str | None = None) -> None:
+    def add(self, client: MeasuredClient, *, name: str | None = None) -> None:
         """Export another client. ``name`` is the value of the label ``client``: by default the client id.
 
         If several clients have the same name, the second one gets the suffix ``-2``, and so on. Call it in the event
@@ -66,7 +66,7 @@ class KafkaCollector:
         """
         self._clients.add(client, name)
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: MeasuredClient) -> None:
         """Stop exporting this client."""
         self._clients.remove(client)
 

@@ -21,7 +21,7 @@ from ..version import VERSION
 from .in_flight import api_name
 
 if TYPE_CHECKING:  # a client without a login does not import its modules
-    from ..protocol.sasl import Exchange
+    from ..protocol.sasl import SaslExchange
     from .login import Login
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Handshake:
             raise error_for(response.error_code, f"{self._peer} refused the ApiVersions request")
         return VersionTable.from_response(response, self._peer)
 
-    async def log_in(self, login: Login, exchange: Exchange, versions: VersionTable) -> float:
+    async def log_in(self, login: Login, exchange: SaslExchange, versions: VersionTable) -> float:
         """Log in. Return the loop's time at which the session ends, 0.0 if it does not end."""
 
         def ask(request: Request[R]) -> Awaitable[R]:

@@ -31,7 +31,7 @@ from ..aio import forks
 from ..aio.framed_stream import Frame
 from ..arguments import in_seconds
 from ..errors import KafkaError, KafkaTimeout
-from ..protocol.connection import LARGE, ClientProtocol, InFlight
+from ..protocol.connection import LARGE, ClientProtocol, InFlightRequest
 from ..protocol.framing import SIZE_PREFIX
 from ..protocol.schema import Message, Request
 from .traffic import TrafficCounters
@@ -399,7 +399,7 @@ class InFlightRequests:
         if deadlines:
             self._set_timer(min(deadlines))
 
-    def _time_out(self, request: InFlight[_Promise]) -> None:
+    def _time_out(self, request: InFlightRequest[_Promise]) -> None:
         seconds = request.promise.timeout
         text = f"{self._peer} did not answer {api_name(request.request)} within {in_seconds(seconds)}"
         request.promise.fail(KafkaTimeout(text))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
-from ..protocol.sasl import Derivation, Exchange, OAuthBearerExchange, PlainExchange, ScramExchange, derive
+from ..protocol.sasl import Derivation, OAuthBearerExchange, PlainExchange, SaslExchange, ScramExchange, derive
 from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
@@ -84,7 +84,7 @@ class Login:
         name = f" as {self._username!r}" if self._username else ""
         return f"{self.mechanism}{name}"
 
-    async def exchange(self, host: str) -> Exchange:
+    async def exchange(self, host: str) -> SaslExchange:
         """Return a new exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
 
         Raises AuthenticationError if the token provider raises it, or returns a value that is not a string. Raises it
@@ -100,7 +100,7 @@ class Login:
         nonce = secrets.token_urlsafe(24)
         return ScramExchange(self.mechanism, self._username, self._password, nonce, tokenauth=self._tokenauth)
 
-    async def log_in(self, exchange: Exchange, ask: Ask, versions: VersionTable, peer: str) -> float:
+    async def log_in(self, exchange: SaslExchange, ask: Ask, versions: VersionTable, peer: str) -> float:
         """Exchange messages until the broker accepts. Return the session's seconds, 0.0 if it does not expire.
 
         Raises AuthenticationError, UnsupportedVersion for a broker that is too old, and the errors of ``ask``.
@@ -174,7 +174,7 @@ def _is_async(provider: TokenProvider) -> bool:
     return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
 
 
-async def _choose_mechanism(login: Login, exchange: Exchange, ask: Ask, peer: str) -> None:
+async def _choose_mechanism(login: Login, exchange: SaslExchange, ask: Ask, peer: str) -> None:
     response = await ask(SaslHandshakeRequest(mechanism=login.mechanism))
     match ErrorCode.of(response.error_code):
         case ErrorCode.NONE:
@@ -194,7 +194,7 @@ async def _choose_mechanism(login: Login, exchange: Exchange, ask: Ask, peer: st
 
 
 async def _authenticate(
-    message: bytes, login: Login, exchange: Exchange, ask: Ask, peer: str
+    message: bytes, login: Login, exchange: SaslExchange, ask: Ask, peer: str
 ) -> SaslAuthenticateResponse:
     response = await ask(SaslAuthenticateRequest(auth_bytes=message))
     if response.error_code == ErrorCode.NONE:

@@ -28,7 +28,7 @@ from ..cluster.topics import check_topic_name
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..settings.config import ProducerConfig
 from ..types import Header
-from .batch import Batch, BatchFactory
+from .batch import BatchFactory, ProducerBatch
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
@@ -156,7 +156,9 @@ class Accumulator:
                 self._dispatcher.offer(partition)
         return batch, position
 
-    def begun(self, topic: TopicProducer, partition: PartitionProducer, batch: Batch, is_ordered: bool = True) -> None:
+    def begun(
+        self, topic: TopicProducer, partition: PartitionProducer, batch: ProducerBatch, is_ordered: bool = True
+    ) -> None:
         """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
         # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop the topic.
         # ``USED_AHEAD`` covers the next batches.

@@ -27,11 +27,11 @@ from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_fo
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..settings.config import ProducerConfig
 from ..types import Compression, TopicPartition
-from .batch import Batch, BatchFactory
-from .counters import Counters
+from .batch import BatchFactory, ProducerBatch
+from .counters import ProducerCounters
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .dispatch import Dispatcher
-from .outcome import FENCED, UNUSABLE_IDS, Outcome, classify
+from .outcome import FENCED, UNUSABLE_IDS, BatchOutcome, classify
 from .partition import PartitionProducer
 from .settle import Settlement
 from .split import Parts, halves, without
@@ -48,7 +48,7 @@ class InFlightBatch(NamedTuple):
     """A batch that a request carries, and the partition that waits for the answer."""
 
     partition: PartitionProducer
-    batch: Batch
+    batch: ProducerBatch
 
 
 class Answers:
@@ -60,7 +60,7 @@ class Answers:
         batches: BatchFactory,
         settlement: Settlement,
         dispatcher: Dispatcher,
-        counters: Counters,
+        counters: ProducerCounters,
         config: ProducerConfig,
     ) -> None:
         self._client = client
@@ -96,48 +96,48 @@ class Answers:
             if 0 <= error.batch_index < batch.count
         }
         outcome = self._classified(in_flight, code, len(refused))
-        if outcome is Outcome.DELIVERED:
+        if outcome is BatchOutcome.DELIVERED:
             self._note_missing_offset(in_flight, answer, peer)
             self.delivered(in_flight, UNKNOWN_OFFSET, answer.log_append_time_ms, answer.log_start_offset)
             return
         # After RETRY, a later attempt may still return the batch's offset.
-        if batch.is_written and outcome is not Outcome.RETRY:
+        if batch.is_written and outcome is not BatchOutcome.RETRY:
             self.delivered(in_flight, UNKNOWN_OFFSET)
             return
         attempt = f"writing {plural(batch.count, 'record')} to {in_flight.partition.topic_partition} on {peer}"
-        if outcome is Outcome.SPLIT:
+        if outcome is BatchOutcome.SPLIT:
             self._split(in_flight)
-        elif outcome is Outcome.SOME_REFUSED:
+        elif outcome is BatchOutcome.SOME_REFUSED:
             self._refuse_records(in_flight, refused, answer.error_code, attempt)
         else:
             self._not_written(in_flight, outcome, self._error(code, answer, attempt), answer, endpoints)
 
-    def _classified(self, in_flight: InFlightBatch, code: ErrorCode, refused: int) -> Outcome:
+    def _classified(self, in_flight: InFlightBatch, code: ErrorCode, refused: int) -> BatchOutcome:
         partition, batch = in_flight
         transactional = self._transactional_id is not None
         idempotent = partition.sequences is not None
         outcome = classify(code, count=batch.count, refused=refused, idempotent=idempotent, transactional=transactional)
         # A transaction has one epoch, so a gap in the sequence of its first batch can only end the transaction.
-        if outcome is Outcome.UNKNOWN_SEQUENCE and transactional and partition.is_first(batch):
-            return Outcome.REFUSED
+        if outcome is BatchOutcome.UNKNOWN_SEQUENCE and transactional and partition.is_first(batch):
+            return BatchOutcome.REFUSED
         return outcome
 
     def _not_written(
         self,
         in_flight: InFlightBatch,
-        outcome: Outcome,
+        outcome: BatchOutcome,
         error: KafkaError,
         answer: ProduceResponsePartition,
         endpoints: Collection[ProduceResponseNodeEndpoint],
     ) -> None:
         """Send a whole batch again, or fail it."""
-        if outcome is Outcome.RETRY or outcome is Outcome.UNKNOWN_SEQUENCE:
+        if outcome is BatchOutcome.RETRY or outcome is BatchOutcome.UNKNOWN_SEQUENCE:
             # If the answer names the new leader, no request for metadata is necessary.
             is_stale = ErrorCode.of(answer.error_code).stale_metadata
             if is_stale and not self._take_leader_hint(in_flight.partition, answer, endpoints):
                 self._client.request_refresh()
-            self.retry(in_flight, error, unknown_sequence=outcome is Outcome.UNKNOWN_SEQUENCE)
-        elif outcome is Outcome.UNUSABLE_ID:
+            self.retry(in_flight, error, unknown_sequence=outcome is BatchOutcome.UNKNOWN_SEQUENCE)
+        elif outcome is BatchOutcome.UNUSABLE_ID:
             self._use_another_producer_id(in_flight, error)
         else:
             self.refuse(in_flight, error)

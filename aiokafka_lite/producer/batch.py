@@ -25,7 +25,7 @@ its size."""
 _NO_LIMIT = 2**62
 
 
-class Batch(BatchResult):
+class ProducerBatch(BatchResult):
     """Records that are sent, retried and settled together.
 
     Its partition (``PartitionProducer``) is the only writer of the attributes here; ``Settlement`` settles the result.
@@ -109,7 +109,7 @@ class Batch(BatchResult):
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence, transactional)
 
     def __repr__(self) -> str:
-        return f"<Batch {self.topic}-{self.partition} records={self.count} sequence={self.sequence}>"
+        return f"<ProducerBatch {self.topic}-{self.partition} records={self.count} sequence={self.sequence}>"
 
 
 class BatchFactory:
@@ -130,28 +130,28 @@ class BatchFactory:
         """The uncompressed bytes of records that a batch is expected to take."""
         return int((self._max_size - HEADER_SIZE) / self._ratio)
 
-    def new(self, partition: TopicPartition, opened: float) -> Batch:
+    def new(self, partition: TopicPartition, opened: float) -> ProducerBatch:
         """Return an empty batch whose delivery timeout counts from ``opened``."""
         builder = BatchBuilder(self._codec, self._level, self._max_size, self._ratio)
-        return Batch(*partition, builder, opened, opened + self._delivery_timeout)
+        return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
 
-    def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> Batch:
+    def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> ProducerBatch:
         """Return a batch of encoded records. It takes no more records."""
         builder = BatchBuilder(self._codec, self._level, self._max_size)
         builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
-        return Batch(*partition, builder, opened, opened + self._delivery_timeout)
+        return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
 
-    def part_of(self, whole: Batch) -> Batch:
+    def part_of(self, whole: ProducerBatch) -> ProducerBatch:
         """Return an empty batch without a size limit, for some records of ``whole``. It expires together with
         ``whole``.
         """
         # With a limit, the builder could refuse a record, which would then be in none of the parts.
         builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
-        part = Batch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
+        part = ProducerBatch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
         part.last_error = whole.last_error
         return part
 
-    def measure(self, batch: Batch) -> None:
+    def measure(self, batch: ProducerBatch) -> None:
         """Update the expected compression ratio from a built batch, so that the next batches fill up.
 
         Batches that compress worse than expected become too large; batches that compress better only become too small.

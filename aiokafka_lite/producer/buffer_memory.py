@@ -10,7 +10,7 @@ from ..aio.service import Service, ServiceState
 from ..errors import IllegalStateError
 
 
-class Room:
+class BufferMemory:
     """Waits for bytes of the budget, in the order of the calls, for at most ``max_block`` seconds.
 
     ``expedite`` is called when a sender starts to wait, because no batch may linger then.

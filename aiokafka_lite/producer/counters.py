@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Counters:
+class ProducerCounters:
     """Counters over all brokers. ``ProducerMetrics`` has a field of the same name for each of them.
 
     Requests are counted by the senders, results by ``Settlement``, pending records that fail included.

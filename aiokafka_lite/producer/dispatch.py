@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..cluster.client import Client
-from .batch import Batch
+from .batch import ProducerBatch
 from .partition import Next, PartitionProducer
 from .timers import Timers
 
@@ -94,7 +94,7 @@ class Dispatcher:
         self._start_sender = start_sender
         self._queues: dict[int, ReadyQueue] = {}
         # Partitions that began a batch in this iteration of the loop, with linger 0.
-        self._begun: list[tuple[PartitionProducer, Batch]] = []
+        self._begun: list[tuple[PartitionProducer, ProducerBatch]] = []
         self._lingering: set[PartitionProducer] = set()
         self._linger_ends: list[tuple[float, int, PartitionProducer]] = []  # a heap; the numbers keep the order
         self._linger_number = 0
@@ -104,7 +104,7 @@ class Dispatcher:
 
     # From batches to queues.
 
-    def begun(self, partition: PartitionProducer, batch: Batch) -> None:
+    def begun(self, partition: PartitionProducer, batch: ProducerBatch) -> None:
         """The partition has a new open batch: send it after ``linger``, or after this iteration of the loop.
 
         No batch lingers while senders wait for room. A lone record is sent in this iteration: if the previous requests

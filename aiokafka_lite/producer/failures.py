@@ -17,7 +17,7 @@ from weakref import WeakSet
 from ..method_names import AsyncIteration
 from ..protocol.records import RecordBatch
 from ..types import Header
-from .batch import Batch
+from .batch import ProducerBatch
 from .delivery import BatchResult
 from .record import PreparedRecord
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _ALL = 2**62
 
-OnFailure: TypeAlias = Callable[[Exception, Batch | None], None]
+OnFailure: TypeAlias = Callable[[Exception, ProducerBatch | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Group:
         self,
         results: Mapping[int, BatchResult],
         size: int,
-        batch: Batch | None = None,
+        batch: ProducerBatch | None = None,
         prepared: Sequence[PreparedRecord] = (),
     ) -> None:
         self.count: int = len(results)
@@ -170,7 +170,7 @@ class FailureStreams:
         """Call ``callback(error, batch)`` for each failure of a batch, or of records in no batch (None)."""
         self._on_failure = callback
 
-    def batch_failed(self, batch: Batch, results: Mapping[int, BatchResult] | None = None) -> None:
+    def batch_failed(self, batch: ProducerBatch, results: Mapping[int, BatchResult] | None = None) -> None:
         """Report a failed batch, or only some of its records, if ``results`` has their results by index."""
         if self._on_failure is not None:
             failed_result = batch if results is None else next(iter(results.values()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..cluster.metrics import ClientMetrics
 from ..snapshot import Snapshot
 from ..types import Node
-from .counters import Counters
+from .counters import ProducerCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def average(total: int, count: int) -> float | None:
 
 
 def snapshot(
-    counters: Counters,
+    counters: ProducerCounters,
     brokers: dict[int, BrokerMetrics],
     client: ClientMetrics,
     *,

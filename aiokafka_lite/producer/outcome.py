@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 
 from ..errors import BrokerError, ErrorCode
-from .batch import Batch
+from .batch import ProducerBatch
 
 
-class Outcome(Enum):
+class BatchOutcome(Enum):
     """The action for a batch after its answer."""
 
     DELIVERED = "the broker has written the batch"
@@ -34,7 +34,9 @@ _NOT_APPENDED = (
 )
 
 
-def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False) -> Outcome:
+def classify(
+    code: ErrorCode, *, count: int, refused: int, idempotent: bool, transactional: bool = False
+) -> BatchOutcome:
     """Classify the answer to a batch of ``count`` records. The answer names ``refused`` of them as invalid (KIP-467).
 
     Some answers are deliberately handled in a special way:
@@ -50,21 +52,21 @@ def classify(code: ErrorCode, *, count: int, refused: int, idempotent: bool, tra
     producer or the timeout of the transaction raises the epoch.
     """
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Outcome.DELIVERED
+        return BatchOutcome.DELIVERED
     if code in _TOO_LARGE:
-        return Outcome.SPLIT if count > 1 else Outcome.REFUSED
+        return BatchOutcome.SPLIT if count > 1 else BatchOutcome.REFUSED
     if idempotent and code in _UNKNOWN_SEQUENCE:
-        return Outcome.UNKNOWN_SEQUENCE
+        return BatchOutcome.UNKNOWN_SEQUENCE
     if transactional and code in FENCED:
-        return Outcome.REFUSED
+        return BatchOutcome.REFUSED
     if idempotent and not transactional and code in UNUSABLE_IDS:
-        return Outcome.UNUSABLE_ID
+        return BatchOutcome.UNUSABLE_ID
     if code.retriable:
-        return Outcome.RETRY
+        return BatchOutcome.RETRY
     # If all records are refused, no record remains to be sent again.
     if 0 < refused < count:
-        return Outcome.SOME_REFUSED
-    return Outcome.REFUSED
+        return BatchOutcome.SOME_REFUSED
+    return BatchOutcome.REFUSED
 
 
 def may_be_written(error: BaseException) -> bool:
@@ -76,7 +78,7 @@ def may_be_written(error: BaseException) -> bool:
     return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)
 
 
-def frees_numbers(error: BaseException, batch: Batch) -> bool:
+def frees_numbers(error: BaseException, batch: ProducerBatch) -> bool:
     """Return whether the leader expects the sequence numbers of a failed batch next, because it refused the batch."""
     if batch.may_be_written or not isinstance(error, BrokerError):
         return False

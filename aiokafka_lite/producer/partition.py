@@ -31,7 +31,7 @@ from ..aio.retry import Backoff
 from ..protocol.schema import ZERO_UUID
 from ..state_machine import next_state
 from ..types import TopicPartition
-from .batch import Batch, BatchFactory
+from .batch import BatchFactory, ProducerBatch
 from .outcome import may_be_written
 from .partition_batches import PartitionBatches, Sealed
 from .producer_ids import NO_SEQUENCE, ProducerIds
@@ -161,13 +161,13 @@ class PartitionProducer(PartitionBatches):
         quiet = self.state is PartitionState.OPEN or self.state is PartitionState.LEADERLESS
         return quiet and not self.in_flight and not self.has_batches
 
-    def is_first(self, batch: Batch) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Return whether this batch is the first that is not settled."""
         return bool(self.sent) and self.sent[0] is batch
 
     # Batches to send.
 
-    def take(self) -> Batch | None:
+    def take(self) -> ProducerBatch | None:
         """Return the next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
 
         The caller sends it at once, and reports exactly one of ``delivered``, ``failed``, ``refused``, ``split`` later.
@@ -195,7 +195,7 @@ class PartitionProducer(PartitionBatches):
         batch.attempts += 1
         return batch
 
-    def sent_to(self, batch: Batch, topic_id: bytes) -> None:
+    def sent_to(self, batch: ProducerBatch, topic_id: bytes) -> None:
         """Record that the taken batch is sent to the topic with this id; zero if it is sent by name."""
         # A batch that was once sent by name keeps the zero id. If the topic was created again under that name, either
         # log may have received the batch, so its numbers must stay.
@@ -204,7 +204,7 @@ class PartitionProducer(PartitionBatches):
 
     # Answers. If a batch has expired before its answer, the answer only ends its request.
 
-    def delivered(self, batch: Batch) -> Next:
+    def delivered(self, batch: ProducerBatch) -> Next:
         """Remove a batch that the broker has written."""
         self.in_flight -= 1
         # This also holds for an expired batch: its acknowledgement proves the same about the batches before it.
@@ -216,7 +216,7 @@ class PartitionProducer(PartitionBatches):
             self._backoff = None  # the next outage begins with the shortest pause
         return self._after_answer()
 
-    def failed(self, batch: Batch, error: Exception, *, unknown_sequence: bool = False) -> Next:
+    def failed(self, batch: ProducerBatch, error: Exception, *, unknown_sequence: bool = False) -> Next:
         """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
 
         Behind a failed batch, a refused sequence is only a consequence. For the first batch, the refusal proves that
@@ -235,7 +235,7 @@ class PartitionProducer(PartitionBatches):
         self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
-    def id_refused(self, batch: Batch, error: Exception) -> Next:
+    def id_refused(self, batch: ProducerBatch, error: Exception) -> Next:
         """Continue with unwritten batches under another id, because the broker refuses the producer id or its epoch.
 
         The broker has not written the batch with this request. If an earlier request may have written it, the caller
@@ -246,7 +246,7 @@ class PartitionProducer(PartitionBatches):
             self.sequences.id_refused(batch)
         return self.failed(batch, error, unknown_sequence=True)
 
-    def refused(self, batch: Batch) -> Next:
+    def refused(self, batch: ProducerBatch) -> Next:
         """Remove a batch that the broker will never accept. The caller fails it."""
         self.in_flight -= 1
         if not batch.settled:
@@ -255,7 +255,7 @@ class PartitionProducer(PartitionBatches):
             self._left(batch)
         return self._after_answer()
 
-    def split(self, batch: Batch, parts: list[Batch]) -> Next:
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> Next:
         """Replace a batch by ``parts``, which take its place and share its memory."""
         self.in_flight -= 1
         if not batch.settled:
@@ -275,7 +275,7 @@ class PartitionProducer(PartitionBatches):
             self._happened(PartitionEvent.FAILED)
         return self._after_answer()
 
-    def _refuse(self, batch: Batch) -> None:
+    def _refuse(self, batch: ProducerBatch) -> None:
         if self.sequences is None:
             return
         is_first = batch is self.sent[0]
@@ -284,10 +284,10 @@ class PartitionProducer(PartitionBatches):
         if is_first and self.state is PartitionState.OPEN:
             self._happened(PartitionEvent.FAILED)
 
-    def expired(self, batch: Batch) -> Next:
+    def expired(self, batch: ProducerBatch) -> Next:
         """Remove a batch whose ``delivery_timeout`` has ended, also if it is in flight. The caller fails it."""
         if batch is self.open:
-            self.open: Batch | None = None
+            self.open: ProducerBatch | None = None
         else:
             # ``in_flight`` does not change: the request is still with the broker, and its answer ends it.
             (self.sent if batch in self.sent else self.unsent).remove(batch)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from ..protocol.records import RecordLists
 from ..protocol.records.columns import EncodedRecords
 from ..types import TopicPartition
-from .batch import Batch, BatchFactory
+from .batch import BatchFactory, ProducerBatch
 
 _new_tuple = tuple.__new__
 
@@ -22,7 +22,7 @@ STALE_AFTER = 1.0
 its first record, so later records lose at most this part of their own timeout."""
 
 
-Appended: TypeAlias = tuple[Batch | None, int, bool]
+Appended: TypeAlias = tuple[ProducerBatch | None, int, bool]
 """The place of an appended record: ``batch``, ``index``, ``sealed``.
 
 It is a plain tuple, because one is made for each record, and a NamedTuple takes 80 ns more. ``batch`` is None if the
@@ -69,11 +69,11 @@ class PartitionBatches:
     ) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.broker: int | None = None
-        self.open: Batch | None = None
+        self.open: ProducerBatch | None = None
         # These are lists, because a producer may have ten thousand idle partitions: an empty deque takes 760 bytes, a
         # list 56.
-        self.unsent: list[Batch] = []
-        self.sent: list[Batch] = []
+        self.unsent: list[ProducerBatch] = []
+        self.sent: list[ProducerBatch] = []
         self._batches = batches
         self._load = load
         self._sealed = sealed
@@ -119,7 +119,7 @@ class PartitionBatches:
         timestamp: int,
         size: int,
         sent_at: float | None,
-    ) -> Batch:
+    ) -> ProducerBatch:
         """Begin a batch with this record. A record that cannot be encoded leaves no batch behind."""
         batch = self._batches.new(self.topic_partition, self._now() if sent_at is None else sent_at)
         batch.builder.append(timestamp, key, value, headers)
@@ -133,7 +133,7 @@ class PartitionBatches:
 
     def append_lists(
         self, lists: RecordLists, charges: list[int], start: int, stop: int
-    ) -> tuple[Batch | None, int, int]:
+    ) -> tuple[ProducerBatch | None, int, int]:
         """Add records from ``start`` up to ``stop`` to one batch until it is full. Returns ``batch, index, count``.
 
         ``index`` is the place of the first added record, ``count`` the number of added records. ``batch`` is None if
@@ -190,11 +190,11 @@ class PartitionBatches:
         self.open.due = True
         return True
 
-    def _is_fresh(self, batch: Batch, sent_at: float | None) -> bool:
+    def _is_fresh(self, batch: ProducerBatch, sent_at: float | None) -> bool:
         return (self._now() if sent_at is None else sent_at) - batch.opened < STALE_AFTER
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[ProducerBatch]:
         """All unsettled batches, the oldest first."""
         return [*self.sent, *self.unsent, *([self.open] if self.open is not None else [])]
 
@@ -209,7 +209,7 @@ class PartitionBatches:
         batch = self.unsent[0] if self.unsent else self.open
         return 0 if batch is None else batch.builder.size
 
-    def _left(self, batch: Batch) -> None:
+    def _left(self, batch: ProducerBatch) -> None:
         if batch.queued_for is not None:
             self._load[batch.queued_for] -= batch.queued_bytes
             batch.queued_for = None

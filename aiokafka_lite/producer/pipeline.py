@@ -32,8 +32,8 @@ from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
 from .answers import Answers
 from .batch import BatchFactory
-from .buffer_memory import Room
-from .counters import Counters
+from .buffer_memory import BufferMemory
+from .counters import ProducerCounters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
@@ -49,7 +49,7 @@ from .transactional_ids import TransactionalIds
 if TYPE_CHECKING:
     from ..cluster.metrics import ClientMetrics
     from .metrics import ProducerMetrics
-    from .transactions.transactions import Transactions
+    from .transactions.transactions import TransactionManager
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Pipeline:
         self.id_refusal: KafkaError | None = None
         """The error with which brokers refuse a producer id, until they assign one."""
         self._timers = Timers(self._crash)
-        self.counters: Counters = Counters()
+        self.counters: ProducerCounters = ProducerCounters()
         self.ids: ProducerIds | None = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
         batches = BatchFactory(config)
@@ -106,7 +106,7 @@ class Pipeline:
             ids=self.ids,
             spawn=self._spawn,
         )
-        self.room: Room = Room(budget, config.max_block, service, self.accumulator.flush)
+        self.room: BufferMemory = BufferMemory(budget, config.max_block, service, self.accumulator.flush)
         self.acceptor: Acceptor = Acceptor(
             self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
         )
@@ -125,19 +125,21 @@ class Pipeline:
         self.arrow_acceptor: ArrowAcceptor = ArrowAcceptor(
             self.accumulator, appender, self.room, batches, config, clock, service, self.acceptor
         )
-        self.transactions: Transactions | None = self._make_transactions(config)
+        self.transactions: TransactionManager | None = self._make_transactions(config)
 
     def _make_ids(self, config: ProducerConfig) -> ProducerIds | None:
         if config.transactional_id is not None:
             return TransactionalIds(self._request_partitions)
         return ProducerIds(self._request_id) if config.idempotence else None
 
-    def _make_transactions(self, config: ProducerConfig) -> Transactions | None:
+    def _make_transactions(self, config: ProducerConfig) -> TransactionManager | None:
         if not isinstance(self.ids, TransactionalIds):
             return None
-        from .transactions.transactions import Transactions  # imported here: most producers do not use transactions
+        from .transactions.transactions import (
+            TransactionManager,  # imported here: most producers do not use transactions
+        )
 
-        return Transactions(
+        return TransactionManager(
             self._client,
             config,
             self.ids,
@@ -156,7 +158,7 @@ class Pipeline:
         assert self.transactions is not None
         self.transactions.parts.request_partitions()
 
-    def required_transactions(self) -> Transactions:
+    def required_transactions(self) -> TransactionManager:
         """Return the transactions. Raises IllegalStateError if the producer has none."""
         if self.transactions is None:
             raise IllegalStateError("transactions require transactional_id: Producer(..., transactional_id='orders-1')")

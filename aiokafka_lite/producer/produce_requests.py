@@ -18,7 +18,7 @@ from ..settings.config import ProducerConfig
 from ..types import Compression
 from .answers import InFlightBatch
 from .batch import BatchFactory
-from .counters import Counters
+from .counters import ProducerCounters
 from .transactional_ids import TransactionalIds
 
 _GENERATION_1 = ProduceRequest.ADDS_PARTITIONS - 1
@@ -44,7 +44,7 @@ class ProduceRequests:
         client: Client,
         config: ProducerConfig,
         batches: BatchFactory,
-        counters: Counters,
+        counters: ProducerCounters,
         ids: TransactionalIds | None,
     ) -> None:
         self._client = client

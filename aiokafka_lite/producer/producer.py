@@ -25,7 +25,7 @@ from ..types import Compression, K_contra, RecordMetadata, V_contra
 from .accept.accept import Acceptor, largest_pending_record
 from .accept.arguments import ValuesAndKeys
 from .accept.bulk import BulkDelivery, Written
-from .counters import Counters
+from .counters import ProducerCounters
 from .delivery import Delivery, FailureLog, settled
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
@@ -38,12 +38,12 @@ from .transactions.transaction import Transaction, TransactionCalls
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
-    from ..cluster.otlp import Report
+    from ..cluster.otlp import MetricsReport
     from ..net.metrics import BrokerTraffic
     from ..settings.config import ProducerConfig
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
-    from .transactions.transactions import Transactions
+    from .transactions.transactions import TransactionManager
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that ``Producer.close`` waits for acknowledgements."""
@@ -328,7 +328,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         check_timeout(timeout)
         return Transaction(self, self._transactions(), timeout)
 
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> TransactionManager:
         self._service.check()
         return self._running().required_transactions()
 
@@ -387,7 +387,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self._service.check_process()
         client, memory = client_metrics(self._client), self.config.buffer_memory
         if self._pipeline is None:
-            return snapshot(Counters(), {}, client, buffer_memory=memory)
+            return snapshot(ProducerCounters(), {}, client, buffer_memory=memory)
         return self._pipeline.metrics(client, memory)
 
     def health(self, *, max_silence: float = 60.0) -> Health:
@@ -430,11 +430,11 @@ explain(Producer, PRODUCER, PRODUCER_ARGUMENTS)
 checks_constructor(Producer)
 
 
-def _reporter(producer: Producer[Any, Any]) -> Callable[[], Report]:
+def _reporter(producer: Producer[Any, Any]) -> Callable[[], MetricsReport]:
     """Return a function that makes the metrics to push. It must not refer to the producer, because a task keeps it."""
     reference = weakref.ref(producer)
 
-    def report() -> Report:
+    def report() -> MetricsReport:
         from .telemetry import producer_report
 
         found = reference()

@@ -13,7 +13,7 @@ any sequence number, so it could write the second batch and then refuse the firs
 An invariant that has been a bug in Kafka clients: a refused sequence number does not always prove that the batch is not
 written. Assume that a batch was written, its answer was lost, its retry failed, and the batches behind it were written.
 After five of these the broker has forgotten the batch, and refuses it. But the batches behind it prove that it is
-written: after a gap the broker would not have accepted them (``Batch.is_written``).
+written: after a gap the broker would not have accepted them (``ProducerBatch.is_written``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..types import TopicPartition
-from .batch import Batch
+from .batch import ProducerBatch
 from .producer_ids import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch, ProducerIds, precedes
 
 
@@ -62,7 +62,7 @@ class Sequences:
         self._needs_new_epoch = False
         self._renumber = False
 
-    def number(self, batch: Batch, *, is_resolved: bool) -> bool:
+    def number(self, batch: ProducerBatch, *, is_resolved: bool) -> bool:
         """Assign the next numbers to a batch. Returns False if the batch has to wait.
 
         ``is_resolved``: no batch with older numbers is unsettled, and no request is in flight.
@@ -92,7 +92,7 @@ class Sequences:
         self._next = (self._next + batch.builder.count) & MAX_SEQUENCE
         return True
 
-    def acknowledged(self, batch: Batch, sent: Iterable[Batch]) -> None:
+    def acknowledged(self, batch: ProducerBatch, sent: Iterable[ProducerBatch]) -> None:
         """Record that the broker has written a batch, one of the ``sent`` batches or an expired one.
 
         The batches sent before it are written as well: a broker accepts no batch after a gap. A broker that has
@@ -108,7 +108,7 @@ class Sequences:
         if not batch.settled and batch.identity == self.identity:
             self.is_pipelined = True
 
-    def refused(self, batch: Batch, *, is_first: bool) -> None:
+    def refused(self, batch: ProducerBatch, *, is_first: bool) -> None:
         """Record that the broker refused a batch: it and the batches after it are not written."""
         self._needs_new_epoch = True
         # Several batches may be refused. The log continues with the first of their numbers.
@@ -121,13 +121,13 @@ class Sequences:
         """Record that the first unsettled batch is not written, so the numbers of all of them are free."""
         self._renumber = True
 
-    def id_refused(self, batch: Batch) -> None:
+    def id_refused(self, batch: ProducerBatch) -> None:
         """Record that the broker refuses the producer id of a batch, or its epoch."""
         self._ids.discard(batch.identity)
         if batch.identity == self.identity:
             self._needs_new_epoch = True
 
-    def dropped(self, batch: Batch) -> None:
+    def dropped(self, batch: ProducerBatch) -> None:
         """Record that a batch is dropped. An unwritten batch with numbers leaves a gap; a written one does not."""
         if batch.sequence != NO_SEQUENCE and not batch.is_written:
             self._needs_new_epoch = True
@@ -142,7 +142,7 @@ class Sequences:
         if self.identity is not None:
             self._ids.retire(self.identity)
 
-    def remove_unwritten(self, unsent: Iterable[Batch]) -> None:
+    def remove_unwritten(self, unsent: Iterable[ProducerBatch]) -> None:
         """When all requests are answered, remove the numbers of the batches that the broker certainly does not have.
 
         These are all batches after a proven gap, and all batches after one without numbers, such as a part of a split

@@ -25,8 +25,8 @@ from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..settings.config import ProducerConfig
 from ..types import TopicPartition
-from .batch import Batch
-from .counters import Counters
+from .batch import ProducerBatch
+from .counters import ProducerCounters
 from .delivery import UNKNOWN_OFFSET, BatchResult, ExpiryLog, FailureLog
 from .dispatch import Dispatcher
 from .failures import FailureStreams
@@ -54,7 +54,7 @@ class Settlement:
         budget: ByteBudget,
         dispatcher: Dispatcher,
         timers: Timers,
-        counters: Counters,
+        counters: ProducerCounters,
         config: ProducerConfig,
         failures: FailureStreams,
     ) -> None:
@@ -71,14 +71,14 @@ class Settlement:
         self._counters = counters
         self._failures = failures
         self._delivery_timeout = config.delivery_timeout
-        self._partitions: dict[Batch, PartitionProducer] = {}
+        self._partitions: dict[ProducerBatch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
         self._expiry_log = ExpiryLog()
 
     # New batches.
 
-    def register(self, batch: Batch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
+    def register(self, batch: ProducerBatch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
         """Add a new batch. ``is_ordered`` is False if an earlier batch may expire after this batch."""
         self._is_ordered = self._is_ordered and is_ordered
         self.unsettled[batch] = None
@@ -124,7 +124,9 @@ class Settlement:
 
     # Settled batches.
 
-    def deliver(self, batch: Batch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1) -> None:
+    def deliver(
+        self, batch: ProducerBatch, base_offset: int, log_append_time: int = -1, log_start_offset: int = -1
+    ) -> None:
         """Deliver a batch that is written. The arguments are as in ``Answers.delivered``."""
         self._remove(batch)
         # Released before the result is set: a callback of a delivery may send again at once, and needs this room.
@@ -135,7 +137,7 @@ class Settlement:
         batch.builder.drop()
         batch.deliver(base_offset, log_append_time, log_start_offset)
 
-    def fail(self, batch: Batch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
+    def fail(self, batch: ProducerBatch, error: Exception, log: FailureLog | ExpiryLog | None = None) -> None:
         """Fail a batch. A batch that is proven written is delivered instead, without an offset."""
         if batch.settled:
             return
@@ -151,7 +153,7 @@ class Settlement:
         batch.fail(error, log)
         self._failures.batch_failed(batch)
 
-    def replace(self, batch: Batch, partition: PartitionProducer, parts: Parts) -> None:
+    def replace(self, batch: ProducerBatch, partition: PartitionProducer, parts: Parts) -> None:
         """Replace a batch by its parts. They take over its reserved bytes, so nothing is released."""
         self._remove(batch)
         for part in parts.batches:
@@ -160,7 +162,7 @@ class Settlement:
         self._sort()
         batch.move(parts.places)
 
-    def records_refused(self, batch: Batch, failed: dict[int, BatchResult]) -> None:
+    def records_refused(self, batch: ProducerBatch, failed: dict[int, BatchResult]) -> None:
         """Count and report the records of a batch that the broker refused. Their results are set."""
         self._counters.records_failed += len(failed)
         self._failures.batch_failed(batch, failed)
@@ -171,7 +173,7 @@ class Settlement:
         if not self.expiring:
             self._expiry_log.finish()
 
-    def _remove(self, batch: Batch) -> None:
+    def _remove(self, batch: ProducerBatch) -> None:
         self.unsettled.pop(batch, None)
         self._partitions.pop(batch, None)
 
@@ -242,9 +244,9 @@ class Settlement:
         self._expiry = None
         if not self._is_ordered:
             self._sort()
-        due: list[Batch] = []
+        due: list[ProducerBatch] = []
         for batch in self.unsettled:
-            if not isinstance(batch, Batch):
+            if not isinstance(batch, ProducerBatch):
                 continue  # pending records have a timeout of their own
             if batch.deadline > now:
                 self._expiry = self._timers.at(batch.deadline, self._expire)
@@ -266,11 +268,11 @@ class Settlement:
 
 def _deadline(result: BatchResult) -> float:
     # Pending records come first. ``_expire`` skips them, and stops at the first batch that is not due.
-    return result.deadline if isinstance(result, Batch) else float("-inf")
+    return result.deadline if isinstance(result, ProducerBatch) else float("-inf")
 
 
 def _expired_error(
-    partition: PartitionProducer, batch: Batch, age: float, timeout: float, client: Client
+    partition: PartitionProducer, batch: ProducerBatch, age: float, timeout: float, client: Client
 ) -> KafkaTimeout:
     error = KafkaTimeout(
         f"no acknowledgement of {plural(batch.count, 'record')} for {partition.topic_partition} within"
@@ -281,7 +283,7 @@ def _expired_error(
     return error
 
 
-def _why_expired(partition: PartitionProducer, batch: Batch, client: Client) -> str:
+def _why_expired(partition: PartitionProducer, batch: ProducerBatch, client: Client) -> str:
     reasons: list[str] = []
     if partition.leader is None:
         topic = client.view.topics.get(batch.topic)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..protocol.records import RecordBatch
-from .batch import Batch, BatchFactory
+from .batch import BatchFactory, ProducerBatch
 from .delivery import BatchResult
 
 _ALL = 2**62
@@ -15,30 +15,30 @@ _ALL = 2**62
 class Parts(NamedTuple):
     """The batches that replace a batch, and the new place of each of its records."""
 
-    batches: list[Batch]
+    batches: list[ProducerBatch]
     places: list[tuple[BatchResult, int]]
 
 
-def halves(whole: Batch, factory: BatchFactory) -> Parts:
+def halves(whole: ProducerBatch, factory: BatchFactory) -> Parts:
     """Return the two halves of a batch that was too large (KIP-126). Each of them may be split again."""
     half = whole.count // 2
     return _replaced(whole, factory, [range(half), range(half, whole.count)], {})
 
 
-def without(whole: Batch, factory: BatchFactory, refused: Mapping[int, BatchResult]) -> Parts:
+def without(whole: ProducerBatch, factory: BatchFactory, refused: Mapping[int, BatchResult]) -> Parts:
     """Return a batch without the records that the broker refused (KIP-467). ``refused`` has their results, by index."""
     return _replaced(whole, factory, [[index for index in range(whole.count) if index not in refused]], refused)
 
 
 def _replaced(
-    whole: Batch, factory: BatchFactory, groups: list[Sequence[int]], settled: Mapping[int, BatchResult]
+    whole: ProducerBatch, factory: BatchFactory, groups: list[Sequence[int]], settled: Mapping[int, BatchResult]
 ) -> Parts:
     # The records are decoded from the batch's bytes, because Python objects are not kept for such a rare case.
     records = RecordBatch(whole.encode()).columns(_ALL)
     places: list[tuple[BatchResult, int]] = [
         (settled[index], 0) if index in settled else (whole, 0) for index in range(whole.count)
     ]
-    parts: list[Batch] = []
+    parts: list[ProducerBatch] = []
     for group in groups:
         part = factory.part_of(whole)
         for index in group:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..cluster.otlp import Metric, Report
+from ..cluster.otlp import Metric, MetricsReport
 from ..cluster.reports import PREFIX, client_report
 from .metrics import ProducerMetrics
 
 
-def producer_report(metrics: ProducerMetrics) -> Report:
+def producer_report(metrics: ProducerMetrics) -> MetricsReport:
     """Return the current metrics."""
     counters = {
         "record.send.total": metrics.records_sent,
@@ -15,7 +15,7 @@ def producer_report(metrics: ProducerMetrics) -> Report:
         "record.retry.total": metrics.retries,
     }
     transactions = metrics.transactions
-    return Report(
+    return MetricsReport(
         [
             *client_report("producer", metrics.client),
             *(Metric(f"{PREFIX}producer.{name}", value, is_counter=True) for name, value in counters.items()),

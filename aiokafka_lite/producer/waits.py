@@ -8,7 +8,7 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import ErrorCode, KafkaError
-from .buffer_memory import Room
+from .buffer_memory import BufferMemory
 from .partition import PartitionProducer, PartitionState
 from .topic import TopicProducer
 
@@ -17,7 +17,7 @@ def waits(
     client: Client,
     topics: Iterable[TopicProducer],
     unsettled: Sequence[PartitionProducer],
-    room: Room,
+    room: BufferMemory,
     transaction_error: KafkaError | None,
     progress: int,
 ) -> Iterator[Wait]:

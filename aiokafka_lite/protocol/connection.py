@@ -45,7 +45,7 @@ LARGE = 256 * 1024
 in parts. Responses with records have few objects."""
 
 
-class InFlight(NamedTuple, Generic[P]):
+class InFlightRequest(NamedTuple, Generic[P]):
     """A request without a response yet. ``promise`` is the connection's own; the protocol only returns it."""
 
     correlation_id: int
@@ -62,13 +62,13 @@ class ClientProtocol(Generic[P]):
     def __init__(self, peer: str) -> None:
         self.peer: str = peer
         self._next = 0
-        self._in_flight: deque[InFlight[P]] = deque()
+        self._in_flight: deque[InFlightRequest[P]] = deque()
 
     def __repr__(self) -> str:
         return f"<ClientProtocol peer={self.peer} in_flight={len(self._in_flight)}>"
 
     @property
-    def in_flight(self) -> Sequence[InFlight[P]]:
+    def in_flight(self) -> Sequence[InFlightRequest[P]]:
         """The requests without a response, the oldest first. Read only."""
         return self._in_flight
 
@@ -86,7 +86,7 @@ class ClientProtocol(Generic[P]):
         # Read before the encoding, which moves ``_next`` on.
         correlation_id = self._next
         out = self.encode_unanswered_request(request, version, client_id)
-        self._in_flight.append(InFlight(correlation_id, type(request), version, promise))
+        self._in_flight.append(InFlightRequest(correlation_id, type(request), version, promise))
         return out
 
     def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
@@ -114,7 +114,7 @@ class ClientProtocol(Generic[P]):
                 f"{self.peer} supports {name} up to version {version}, which cannot carry this request: {error}"
             ) from error
 
-    def receive(self, frame: Buffer, *, in_parts: str = "") -> tuple[InFlight[P], Response]:
+    def receive(self, frame: Buffer, *, in_parts: str = "") -> tuple[InFlightRequest[P], Response]:
         """Decode a response. Return the request that it answers, which is no longer in flight, and the response.
 
         Brokers respond in order, so the response must be to the oldest request. Raises ``ProtocolError`` if it is not,
@@ -143,7 +143,7 @@ class ClientProtocol(Generic[P]):
         self._in_flight.popleft()
         return oldest, response
 
-    def take_in_flight(self) -> Sequence[InFlight[P]]:
+    def take_in_flight(self) -> Sequence[InFlightRequest[P]]:
         """Remove and return the requests in flight, the oldest first, because the connection is closed."""
         taken, self._in_flight = self._in_flight, deque()
         return taken

@@ -10,7 +10,10 @@ from ..protocol.messages import ShareAcknowledgementBatch
 
 
 class AcknowledgeType(IntEnum):
-    """The decision of a member about an acquired record."""
+    """The decision of a member about an acquired record.
+
+    ``AcknowledgeType`` of ``embedded`` is the broker's side, with the same numbers.
+    """
 
     GAP = 0
     """The offset has no record: compaction removed it, or it is a control record."""

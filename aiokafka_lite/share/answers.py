@@ -14,7 +14,7 @@ from ..protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse, Sh
 from ..types import TopicPartition
 from .acquired import AcquiredRecords, check_acquired
 from .config import ShareConfig
-from .counters import Counters
+from .counters import ShareCounters
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
 from .requests import may_acknowledge_again, may_fetch_again
 from .session import TopicIdPartition
@@ -51,7 +51,7 @@ class ShareAnswers:
         client: Client,
         config: ShareConfig,
         in_flight: InFlight,
-        counters: Counters,
+        counters: ShareCounters,
         *,
         on_settled: Callable[[Acknowledgements], None],
         on_failure: Callable[[KafkaError], None],

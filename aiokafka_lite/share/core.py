@@ -34,18 +34,18 @@ from ..cluster.standstill import Wait
 from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
-from .counters import Counters
+from .counters import ShareCounters
 from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .member import ShareMember
-from .membership import LEAVE_TIMEOUT, Membership
+from .membership import LEAVE_TIMEOUT, ShareMembership
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
 from .waits import waits
 
 if TYPE_CHECKING:
-    from ..cluster.otlp import Report
+    from ..cluster.otlp import MetricsReport
     from .metrics import ShareConsumerMetrics
 
 logger = logging.getLogger(__name__)
@@ -81,10 +81,10 @@ class ShareCore:
             report_metrics=self._report_metrics,
         )
         self.in_flight: InFlight = InFlight()
-        self.counters: Counters = Counters()
+        self.counters: ShareCounters = ShareCounters()
         self.lock_timeout: float | None = None
         """The seconds of the last acquisition lock; None before the first record."""
-        self.membership: Membership = Membership(
+        self.membership: ShareMembership = ShareMembership(
             self.client,
             ShareMember(
                 options.share.group_id,
@@ -161,7 +161,7 @@ class ShareCore:
         parts = (self.client, self.membership, self.in_flight, self.counters)
         return share_consumer_metrics(*parts, last_poll_ago=self.last_poll_ago, lock_timeout=self.lock_timeout)
 
-    def _report_metrics(self) -> Report:
+    def _report_metrics(self) -> MetricsReport:
         from .telemetry import share_consumer_report
 
         return share_consumer_report(self.metrics())

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Counters:
+class ShareCounters:
     """The counters of one share consumer since its creation. ``ShareConsumerMetrics`` has a field for each of them."""
 
     fetch_requests: int = 0

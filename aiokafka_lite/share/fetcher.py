@@ -35,7 +35,7 @@ from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
 from .config import ShareConfig
-from .counters import Counters, counted
+from .counters import ShareCounters, counted
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .outbox import Outbox
 from .requests import acknowledge_request, fetch_request, may_acknowledge_again, may_fetch_again
@@ -63,7 +63,7 @@ class BrokerShareFetcher:
         config: ShareConfig,
         member_id: str,
         in_flight: InFlight,
-        counters: Counters,
+        counters: ShareCounters,
         *,
         wanted_records: Callable[[], int],
         keep: Callable[[int], Kept],

@@ -68,9 +68,11 @@ _HINTS = {
 
 
 class ShareMember:
-    """One member. Owner: the ``Membership``, which sends ``heartbeat()`` and passes on each answer.
+    """One member. Owner: the ``ShareMembership``, which sends ``heartbeat()`` and passes on each answer.
 
     ``member_id`` is chosen by the client and stays the same for its lifetime.
+
+    ``ShareMember`` of ``embedded`` is the member as its coordinator sees it.
     """
 
     def __init__(self, group_id: str, member_id: str, topics: Sequence[str], rack: str | None = None) -> None:

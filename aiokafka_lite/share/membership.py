@@ -36,7 +36,7 @@ LEAVE_TIMEOUT = 0.7
 """Seconds for the request to leave when the consumer closes. Without it the session of the member times out."""
 
 
-class Membership:
+class ShareMembership:
     """Drives one ``ShareMember``. Owner: the ``ShareCore``.
 
     ``on_assignment`` is called when the assigned partitions change. ``topic_names`` returns the names of

@@ -9,9 +9,9 @@ from ..cluster.metrics import ClientMetrics, client_metrics
 from ..consumer.metrics import RequestMetrics, request_metrics
 from ..net.metrics import LatencyMetrics
 from ..snapshot import Snapshot
-from .counters import Counters
+from .counters import ShareCounters
 from .in_flight import InFlight
-from .membership import Membership
+from .membership import ShareMembership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class ShareConsumerMetrics(Snapshot):
 
 def share_consumer_metrics(
     client: Client,
-    membership: Membership,
+    membership: ShareMembership,
     in_flight: InFlight,
-    counters: Counters,
+    counters: ShareCounters,
     *,
     last_poll_ago: float,
     lock_timeout: float | None,

@@ -48,6 +48,8 @@ class ShareSession:
     """The session of one member with one broker.
 
     Call ``fetch`` or ``acknowledge`` for each request, then exactly one of ``answered`` and ``lost``.
+
+    ``ShareSession`` of ``embedded`` is the broker's copy.
     """
 
     epoch: int = OPEN

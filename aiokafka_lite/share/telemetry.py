@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..cluster.otlp import Metric, Report
+from ..cluster.otlp import Metric, MetricsReport
 from ..cluster.reports import PREFIX, client_report, latency_report
 from .metrics import ShareConsumerMetrics
 
@@ -10,7 +10,7 @@ _FETCHES = f"{PREFIX}consumer.share.fetch.manager."
 _GROUP = f"{PREFIX}consumer.share.coordinator."
 
 
-def share_consumer_report(metrics: ShareConsumerMetrics) -> Report:
+def share_consumer_report(metrics: ShareConsumerMetrics) -> MetricsReport:
     """Return the current metrics."""
     acknowledged = metrics.accepted + metrics.released + metrics.rejected + metrics.renewed
     counters = {
@@ -28,7 +28,7 @@ def share_consumer_report(metrics: ShareConsumerMetrics) -> Report:
         f"{_GROUP}heartbeat.response.time.max": None if heartbeat.latency.max is None else heartbeat.latency.max * 1000,
         f"{_GROUP}last.heartbeat.seconds.ago": heartbeat.last_success_ago,
     }
-    return Report(
+    return MetricsReport(
         [
             *client_report("consumer", metrics.client),
             *(Metric(name, value, is_counter=True) for name, value in counters.items()),

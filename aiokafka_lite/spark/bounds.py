@@ -25,14 +25,14 @@ _EXAMPLE = '{"topic":{"0":23,"1":-2}}'
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class SubscribeStrategy:
     """All partitions of these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribePattern:
+class SubscribePatternStrategy:
     """All partitions of the topics whose name contains a match of the pattern."""
 
     pattern: str
@@ -43,13 +43,13 @@ class SubscribePattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class AssignStrategy:
     """The partitions of the option ``assign``."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Selection = Subscribe | SubscribePattern | Assign
+Selection = SubscribeStrategy | SubscribePatternStrategy | AssignStrategy
 
 
 class Edge(Enum):
@@ -67,7 +67,7 @@ class Unmatched(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class ExplicitOffsets:
     """An offset for each partition; -2 is the earliest, -1 the latest. No other partition is read."""
 
     by_partition: Mapping[TopicPartition, int]
@@ -88,7 +88,7 @@ class Timestamps:
         return self.times if isinstance(self.times, int) else self.times[partition]
 
 
-Bound = Edge | Offsets | Timestamps
+Bound = Edge | ExplicitOffsets | Timestamps
 """The bound at which reading begins or ends."""
 
 
@@ -97,17 +97,17 @@ def wrong(name: str, value: object, what: str) -> ConfigurationError:
     return ConfigurationError(must_be(f"option {name}", what, value))
 
 
-def subscribe(text: str) -> Subscribe:
+def subscribe(text: str) -> SubscribeStrategy:
     """Topics separated by commas."""
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
         raise wrong("subscribe", text, "names of topics, separated by commas")
     for topic in topics:
         _check_topic("subscribe", topic)
-    return Subscribe(topics)
+    return SubscribeStrategy(topics)
 
 
-def subscribe_pattern(text: str) -> SubscribePattern:
+def subscribe_pattern(text: str) -> SubscribePatternStrategy:
     """Return all topics whose name contains a match of a regular expression."""
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
@@ -119,10 +119,10 @@ def subscribe_pattern(text: str) -> SubscribePattern:
     except (re.error, FutureWarning) as error:
         reason = wrong("subscribePattern", text, "a regular expression of Python, which lacks some forms of Java's")
         raise ConfigurationError(f"{reason}: {error}") from None
-    return SubscribePattern(text.strip())
+    return SubscribePatternStrategy(text.strip())
 
 
-def assign(text: str) -> Assign:
+def assign(text: str) -> AssignStrategy:
     """Partitions by topic, as JSON: ``{"topic":[0,1]}``."""
     what = 'partitions of each topic, as in {"topic":[0,1]}'
     partitions: list[TopicPartition] = []
@@ -135,10 +135,10 @@ def assign(text: str) -> Assign:
         partitions += (TopicPartition(topic, number) for number in numbers)
     if not partitions:
         raise wrong("assign", text, what)
-    return Assign(tuple(sorted(set(partitions))))
+    return AssignStrategy(tuple(sorted(set(partitions))))
 
 
-def offsets(name: str, text: str) -> Edge | Offsets:
+def offsets(name: str, text: str) -> Edge | ExplicitOffsets:
     """``earliest``, ``latest``, or an offset for each partition as JSON."""
     for edge in Edge:
         if text.strip().lower() == edge.value:
@@ -148,7 +148,7 @@ def offsets(name: str, text: str) -> Edge | Offsets:
     for offset in given.values():
         if offset < EARLIEST_OFFSET:
             raise wrong(name, text, what)
-    return Offsets(given)
+    return ExplicitOffsets(given)
 
 
 def timestamp(name: str, text: str) -> int:
@@ -184,15 +184,15 @@ def check_same_partitions(selection: Selection, bound: Bound, name: str) -> None
         return
     for partition in by_partition:
         match selection:
-            case Subscribe(topics):
+            case SubscribeStrategy(topics):
                 chosen = partition.topic in topics
-            case SubscribePattern():
+            case SubscribePatternStrategy():
                 chosen = selection.matches(partition.topic)
-            case Assign(partitions):
+            case AssignStrategy(partitions):
                 chosen = partition in partitions
         if not chosen:
             raise ConfigurationError(f"option {name} names {partition}, which the query does not read")
-    if isinstance(selection, Assign) and set(selection.partitions) - set(by_partition):
+    if isinstance(selection, AssignStrategy) and set(selection.partitions) - set(by_partition):
         check_all_named(selection.partitions, bound, name)
 
 
@@ -230,7 +230,7 @@ def check_all_named(partitions: tuple[TopicPartition, ...], bound: Bound, name: 
 def named(bound: Bound) -> Mapping[TopicPartition, int] | None:
     """Return the value of each partition that a bound names; None if the bound has one value for all partitions."""
     match bound:
-        case Offsets(by_partition):
+        case ExplicitOffsets(by_partition):
             return by_partition
         case Timestamps(times) if not isinstance(times, int):
             return times

@@ -92,7 +92,7 @@ from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from .connection import leased_client
 from .options import KAFKA_PREFIX, Properties
 from .worker_loop import WorkerLoop, close_quietly, freeze_gc, worker_loop
-from .writing import Outcome, RowsOfTask, Target, by_topic, make_producer
+from .writing import RowsOfTask, Target, TaskOutput, by_topic, make_producer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -142,7 +142,7 @@ class Prepared:
     rows: int = 0
     size: int = 0
     transaction: DetachedTransaction | None = None
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: TaskOutput = field(default_factory=TaskOutput)
     begun_at: float = 0.0
     """When the transaction began, in seconds since the epoch, by the clock of the task's machine."""
 

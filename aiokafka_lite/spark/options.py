@@ -29,7 +29,7 @@ from .bounds import (
     LATEST_OFFSET,
     Bound,
     Edge,
-    Offsets,
+    ExplicitOffsets,
     Selection,
     Timestamps,
     Unmatched,
@@ -336,7 +336,7 @@ def write(options: Mapping[str, str]) -> Write:
 
 
 def _has(bound: Bound, special: int) -> bool:
-    return isinstance(bound, Offsets) and special in bound.by_partition.values()
+    return isinstance(bound, ExplicitOffsets) and special in bound.by_partition.values()
 
 
 def _elsewhere(name: str) -> str:

@@ -145,7 +145,7 @@ class Destination(NamedTuple):
     options: Mapping[str, str]
 
 
-class Pipeline:
+class QueryPipeline:
     """The queries of a plan. ``report`` gets a line for each finished batch, on a thread of Spark.
 
     ``pause`` is the path of a file that does not exist, in a directory of the driver.

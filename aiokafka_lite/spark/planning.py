@@ -18,12 +18,12 @@ from . import bounds
 from .bounds import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
-    Assign,
+    AssignStrategy,
     Bound,
     Edge,
-    Offsets,
-    Subscribe,
-    SubscribePattern,
+    ExplicitOffsets,
+    SubscribePatternStrategy,
+    SubscribeStrategy,
     Timestamps,
     Unmatched,
 )
@@ -70,12 +70,12 @@ class Planner:
         """
         selection = self._read.selection
         expected = set(filter(self.selects, checkpoint))
-        if isinstance(selection, Assign):
+        if isinstance(selection, AssignStrategy):
             expected.update(selection.partitions)
         for _ in range(self._read.offset_retries):
             selected = self._run(lambda client: _selected(client, self._read, False))
             is_complete = expected.issubset(selected.partitions)
-            if isinstance(selection, Subscribe):
+            if isinstance(selection, SubscribeStrategy):
                 is_complete &= {partition.topic for partition in selected.partitions}.issuperset(selection.topics)
             if is_complete:
                 return selected
@@ -85,11 +85,11 @@ class Planner:
     def selects(self, partition: TopicPartition) -> bool:
         """Return whether the options select this partition, if it exists."""
         match self._read.selection:
-            case Subscribe(topics):
+            case SubscribeStrategy(topics):
                 return partition.topic in topics
-            case SubscribePattern() as pattern:
+            case SubscribePatternStrategy() as pattern:
                 return pattern.matches(partition.topic)
-            case Assign(partitions):
+            case AssignStrategy(partitions):
                 return partition in partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -189,7 +189,7 @@ def _split(
         match bound:
             case Edge():
                 offset = EARLIEST_OFFSET if bound is Edge.EARLIEST else LATEST_OFFSET
-            case Offsets(by_partition):
+            case ExplicitOffsets(by_partition):
                 offset = by_partition[partition]
             case Timestamps():
                 asked[partition] = bound.of(partition)
@@ -205,12 +205,12 @@ def _split(
 
 async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
     match read.selection:
-        case Subscribe(topics):
+        case SubscribeStrategy(topics):
             return await _partitions_of(client, topics, "subscribe", must_exist)
-        case SubscribePattern() as pattern:
+        case SubscribePatternStrategy() as pattern:
             names = [name for name in await _all_topics(client) if pattern.matches(name)]
             return await _partitions_of(client, names, "subscribePattern", False)
-        case Assign(partitions):
+        case AssignStrategy(partitions):
             known = await _partitions_of(client, {partition.topic for partition in partitions}, "assign", must_exist)
             missing = [str(partition) for partition in partitions if partition not in known.partitions]
             if missing and must_exist:

@@ -31,7 +31,7 @@ from ..consumer.buffer import FetchedBatch
 from ..consumer.fetch.fetching import Fetching
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..consumer.partition import AssignedPartition
-from ..consumer.position import Reset, ResetReason
+from ..consumer.position import ResetReason, ResetStrategy
 from ..consumer.subscription import Subscription, SubscriptionObserver
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, UnknownTopic, error_for
 from ..net.connection import Purpose
@@ -83,7 +83,7 @@ class RangeReader(Component, SubscriptionObserver):
         self._warned: set[str] = set()
         self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
         self._ready = asyncio.Event()
-        self._subscription = Subscription(Reset.NONE, config.max_partition_fetch_bytes, self)
+        self._subscription = Subscription(ResetStrategy.NONE, config.max_partition_fetch_bytes, self)
         self._fetching: Fetching | None = None
 
     def __repr__(self) -> str:

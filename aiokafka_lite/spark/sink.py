@@ -24,7 +24,7 @@ from . import exactly_once
 from .exactly_once import Place, Prepared
 from .options import EXACTLY_ONCE, Write
 from .short_errors import short_errors
-from .writing import RECORD_COLUMNS, TOPIC, Outcome, Target, check_topic, make_producer, write_rows
+from .writing import RECORD_COLUMNS, TOPIC, Target, TaskOutput, check_topic, make_producer, write_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class Finished(WriterCommitMessage):
     """The message of a task to the driver: the records that the task has written."""
 
-    outcome: Outcome
+    outcome: TaskOutput
 
 
 class BatchWriter(DataSourceArrowWriter):

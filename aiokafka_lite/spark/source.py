@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from ..cluster.client import Client
 from ..errors import ConfigurationError, ErrorCode, error_for
 from ..types import TopicPartition
-from .bounds import Offsets, Timestamps, option
+from .bounds import ExplicitOffsets, Timestamps, option
 from .connection import consumer_config, leased_client
 from .offsets import (
     PartitionOffsets,
@@ -135,9 +135,9 @@ class BatchReader(DataSourceReader):
         partitions, topic_ids = planner.partitions()
         start = planner.resolve(self._read.starting, partitions, option("starting", self._read.starting))
         end = planner.resolve(self._read.ending, partitions, option("ending", self._read.ending))
-        if isinstance(self._read.ending, Offsets):
+        if isinstance(self._read.ending, ExplicitOffsets):
             self._check_end(planner, start, end)
-        elif isinstance(self._read.starting, Offsets):
+        elif isinstance(self._read.starting, ExplicitOffsets):
             self._check_start(planner, start, end)
         return ranges(start, end, topic_ids)
 

@@ -62,7 +62,7 @@ class WrittenRange:
 
 
 @dataclass
-class Outcome:
+class TaskOutput:
     """The records that a task has written. ``size`` is in bytes, before compression."""
 
     records: int = 0
@@ -77,7 +77,7 @@ class Outcome:
             self.ranges.setdefault((topic, run.partition), WrittenRange(0, -1, -1)).add(run)
 
 
-def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> Outcome:
+def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> TaskOutput:
     """Write all rows, in their order within each partition, and return when all are acknowledged.
 
     Raises the error of the first record that failed. Other records of the task may be in the log by then. Spark repeats
@@ -130,7 +130,7 @@ class RowsOfTask:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._open: deque[tuple[str, BulkDelivery]] = deque()
-        self._outcome = Outcome()
+        self._outcome = TaskOutput()
 
     async def accept(self, parts: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
         """Pass rows to the producer when it has room, and count the earlier rows that are acknowledged."""
@@ -140,7 +140,7 @@ class RowsOfTask:
         while self._open and self._open[0][1].done():
             await self._count_first()
 
-    async def finish(self) -> Outcome:
+    async def finish(self) -> TaskOutput:
         """Wait until all rows are acknowledged. Returns the written records."""
         while self._open:
             await self._count_first()

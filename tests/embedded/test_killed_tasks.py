@@ -31,7 +31,7 @@ from aiokafka_lite import (
 from aiokafka_lite.admin import ConfigResource, OffsetSpec, ResourceType
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.cluster.otlp import Report
+from aiokafka_lite.cluster.otlp import MetricsReport
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.producer import Delivery
@@ -372,7 +372,7 @@ async def test_an_exception_of_a_connector_ends_no_client() -> None:
 
 @in_virtual_time
 async def test_metrics_that_cannot_be_made_end_no_client(caplog: pytest.LogCaptureFixture) -> None:
-    def report() -> Report:
+    def report() -> MetricsReport:
         raise ZeroDivisionError
 
     async with _cluster() as cluster:

@@ -213,7 +213,7 @@ def test_no_error_of_the_command_line_quotes_what_may_be_a_secret(shape: str) ->
     value = SHAPES[shape].replace("\0", "")
 
     def made(*, servers: str = "h:1", config: Path | None = None, texts: tuple[str, ...] = ()) -> object:
-        return connection.Connection(servers, config, texts, None).new_admin()
+        return connection.ConnectionOptions(servers, config, texts, None).new_admin()
 
     calls: list[Callable[[], object]] = [
         lambda: made(servers=value),

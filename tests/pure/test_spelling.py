@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer, ShareConsumer
 from aiokafka_lite.arguments import must_be
-from aiokafka_lite.cli.terminal.connection import Connection
+from aiokafka_lite.cli.terminal.connection import ConnectionOptions
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
@@ -64,7 +64,7 @@ def test_an_error_of_a_spark_query_names_the_option(
     ],
 )
 def test_an_error_of_a_command_names_the_property(name: str, value: str, text: str) -> None:
-    connection = Connection(None, None, [f"{name}={value}"], None)
+    connection = ConnectionOptions(None, None, [f"{name}={value}"], None)
     with pytest.raises(ConfigurationError) as caught:
         connection.producer({}, {})
     assert str(caught.value).startswith(text)
@@ -74,13 +74,13 @@ def test_an_error_of_a_command_names_the_property_of_a_file(tmp_path: Path) -> N
     file = tmp_path / "client.properties"
     file.write_text("fetch.min.bytes=-1\nheartbeat.interval.ms=60000\nretry.backoff.ms=0\n")
     with pytest.raises(ConfigurationError, match=r"^retry\.backoff\.ms=0 is wrong: retry_backoff must be a number"):
-        Connection(None, file, (), None).admin()
+        ConnectionOptions(None, file, (), None).admin()
     file.write_text("fetch.min.bytes=-1\n")
     with pytest.raises(ConfigurationError, match=r"^fetch\.min\.bytes must be a whole number from 0 to"):
-        Connection(None, file, (), None).consumer(None)
+        ConnectionOptions(None, file, (), None).consumer(None)
     file.write_text("heartbeat.interval.ms=60000\n")
     with pytest.raises(ConfigurationError, match=r"^heartbeat\.interval\.ms=60000 is wrong: heartbeat_interval must"):
-        Connection(None, file, (), None).consumer("billing")
+        ConnectionOptions(None, file, (), None).consumer("billing")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_member_of_an_enum_becomes_a_plain_string(made: object, name: str, pla
 
 def test_a_quoted_value_in_an_error_stays_as_the_user_wrote_it() -> None:
     path = "/etc/compression/acks.pem"
-    connection = Connection(None, None, ["security.protocol=SSL", f"ssl.ca.location={path}"], None)
+    connection = ConnectionOptions(None, None, ["security.protocol=SSL", f"ssl.ca.location={path}"], None)
     with pytest.raises(ConfigurationError, match=f"ssl.ca.location='{path}'"):
         connection.producer({}, {})
 
@@ -194,7 +194,7 @@ def test_a_quoted_value_in_an_error_stays_as_the_user_wrote_it() -> None:
 def test_a_word_in_a_quoted_value_is_not_taken_for_a_setting() -> None:
     given = ["linger.ms=5", "security.protocol=SSL", "ssl.ca.location=/etc/linger/ca.pem"]
     with pytest.raises(ConfigurationError, match=r"^cannot read ssl\.ca\.location='/etc/linger/ca\.pem'"):
-        Connection(None, None, given, None).producer({}, {})
+        ConnectionOptions(None, None, given, None).producer({}, {})
 
 
 @pytest.mark.parametrize("value", ["it's linger", 'say "linger"', 'it\'s a "linger"', b"linger", "linger " * 20])

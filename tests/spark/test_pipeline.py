@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Header, Producer, TopicPartition
-from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Pipeline, Plan
+from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Plan, QueryPipeline
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import begun, on_spark
 from tests.spark.test_exactly_once import forget_the_last_commit, values_in
@@ -59,7 +59,7 @@ async def run(
 ) -> None:
     def call() -> None:
         found_here(spark)
-        begun(lambda: Pipeline(spark, plan, directory / "pause", report).run(stop, TIMEOUT))
+        begun(lambda: QueryPipeline(spark, plan, directory / "pause", report).run(stop, TIMEOUT))
 
     await on_spark(call)
     (directory / "pause").unlink(missing_ok=True)
@@ -160,7 +160,7 @@ async def test_without_a_window_a_schema_makes_columns_of_the_json_and_a_slow_st
 
 def described(spark: SparkSession, plan: Plan, directory: Path) -> list[str]:
     found_here(spark)
-    return list(Pipeline(spark, plan, directory / "pause", print).describe())
+    return list(QueryPipeline(spark, plan, directory / "pause", print).describe())
 
 
 @pytest.mark.long

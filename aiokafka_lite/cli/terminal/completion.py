@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .connection import Connection
+from .connection import ConnectionOptions
 
 if TYPE_CHECKING:
     from ...admin import Admin, ConfigResource
@@ -129,7 +129,9 @@ def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Await
                 return await ask(admin)
 
     given = context.params
-    connection = Connection(given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT)
+    connection = ConnectionOptions(
+        given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT
+    )
     logger = logging.getLogger("aiokafka_lite")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

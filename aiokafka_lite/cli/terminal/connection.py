@@ -32,7 +32,7 @@ _ELSEWHERE = ("env:", "file:")
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """How to reach the cluster, as the user gave it. Each method raises ConfigurationError for wrong settings."""
 
     bootstrap_server: str | None

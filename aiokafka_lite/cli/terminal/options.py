@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from . import completion
-from .connection import Connection
+from .connection import ConnectionOptions
 from .output import Output
 from .run import run
 
@@ -71,7 +71,7 @@ NoHeadings = Annotated[bool, typer.Option("--no-headings", help="Leave out the h
 class Shared:
     """The values of the shared options."""
 
-    connection: Connection
+    connection: ConnectionOptions
     output: Output
 
 
@@ -99,7 +99,7 @@ def command(
             no_headings: bool = False,
             **own: Any,
         ) -> None:
-            connection = Connection(bootstrap_server, config, properties or (), timeout)
+            connection = ConnectionOptions(bootstrap_server, config, properties or (), timeout)
             shared = Shared(connection, Output(as_json=as_json, headings=not no_headings))
             raise typer.Exit(run(lambda: function(shared, **own), verbose=verbose))
 

@@ -12,14 +12,14 @@ from .run import say
 
 if TYPE_CHECKING:
     from ...admin import Admin
-    from .connection import Connection
+    from .connection import ConnectionOptions
 
 GRACE = 1.0
 """Seconds in which a topic may still appear: a broker knows a new topic a moment after it was created."""
 
 
 async def check_topics(
-    connection: Connection, names: Iterable[str], *, may_create: bool, max_partitions: int = 0
+    connection: ConnectionOptions, names: Iterable[str], *, may_create: bool, max_partitions: int = 0
 ) -> None:
     """Report the topics that do not exist even after ``GRACE`` seconds.
 

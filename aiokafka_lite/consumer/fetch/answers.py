@@ -38,10 +38,10 @@ from ...settings.config import ConsumerConfig
 from ...types import IsolationLevel, TopicPartition
 from ..chunk import AbortedTransactions
 from ..partition import AssignedPartition
-from ..position import Reset, ResetReason
+from ..position import ResetReason, ResetStrategy
 from ..subscription import Subscription
 from .plan import FetchPlan, FetchPlanner, PlannedPartition
-from .request import Outcome, classify
+from .request import FetchOutcome, classify
 from .truncation import TruncationCheck, read_epochs
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class FetchAnswers:
         self._subscription = subscription
         self._planner = planner
         self._config = config
-        self._policy = Reset.of(config)
+        self._policy = ResetStrategy.of(config)
         self._on_lost_position = on_lost_position
         self._on_source_change = on_source_change
         self._backoff: Backoff = client.retry_backoff()
@@ -152,16 +152,16 @@ class FetchAnswers:
     ) -> bool:
         code = ErrorCode.of(given.error_code)
         outcome = classify(code)
-        if assigned.preferred == self._node_id and outcome is not Outcome.DATA:
+        if assigned.preferred == self._node_id and outcome is not FetchOutcome.DATA:
             # The follower may lag behind, or may no longer be a replica, so the leader is asked. It is asked after a
             # backoff, because it may name the same follower at once.
             self.leave_follower([assigned])
             self._back_off(assigned)
             return True
         match outcome:
-            case Outcome.DATA:
+            case FetchOutcome.DATA:
                 return self._apply_data(assigned, given, is_full)
-            case Outcome.REFRESH:
+            case FetchOutcome.REFRESH:
                 leader = given.current_leader
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
                     assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
@@ -170,14 +170,14 @@ class FetchAnswers:
                 if not is_news:
                     self._client.request_refresh()
                     self._retry(assigned, code)
-            case Outcome.RETRY:
+            case FetchOutcome.RETRY:
                 self._retry(assigned, code)
-            case Outcome.RESET if self._is_former_leader(assigned):
+            case FetchOutcome.RESET if self._is_former_leader(assigned):
                 self._client.request_refresh()
                 self._retry(assigned, code)
-            case Outcome.RESET:
+            case FetchOutcome.RESET:
                 self._out_of_range(assigned)
-            case Outcome.RAISE:
+            case FetchOutcome.RAISE:
                 self._fail(assigned, code)
         return True
 
@@ -335,12 +335,12 @@ class FetchAnswers:
     def _apply_epoch(self, check: TruncationCheck, given: OffsetForLeaderEpochResponsePartition) -> None:
         assigned, code = check.assigned, ErrorCode.of(given.error_code)
         outcome = classify(code)
-        if outcome is Outcome.RAISE:
+        if outcome is FetchOutcome.RAISE:
             self._back_off(assigned)
             what = f"asking whether the log of {assigned.partition} was truncated"
             self._fail_with(assigned, error_for(given.error_code, what, at=assigned.partition))
-        elif outcome is not Outcome.DATA:
-            if outcome is Outcome.REFRESH:
+        elif outcome is not FetchOutcome.DATA:
+            if outcome is FetchOutcome.REFRESH:
                 self._client.request_refresh()
             self._retry(assigned, code)
         elif given.end_offset < 0 and self._is_former_leader(assigned):
@@ -374,7 +374,7 @@ class FetchAnswers:
         self._count_move(assigned)
         if offset <= end_offset:
             assigned.move(offset)  # only records that were fetched ahead are lost
-        elif self._policy is not Reset.NONE:
+        elif self._policy is not ResetStrategy.NONE:
             assigned.move(end_offset)
             # This comes after ``move``, so that an observer that reads the position finds the new one.
             self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)

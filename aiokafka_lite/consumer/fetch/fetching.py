@@ -15,7 +15,7 @@ from ...settings.config import ConsumerConfig
 from ...types import TopicPartition
 from ..counters import FetchCounters
 from ..partition import AssignedPartition
-from ..position import Reset, ResetReason
+from ..position import ResetReason, ResetStrategy
 from ..subscription import Subscription
 from .fetcher import BrokerFetcher
 from .position_keeper import PositionKeeper
@@ -68,7 +68,7 @@ class Fetching:
             # So it is read from its beginning, with any policy. (Java's "latest" skips the records that were written
             # before it detected the partition.)
             logger.info("reading new partitions from their beginning: %s", ", ".join(map(str, added)))
-            self._subscription.extend(added, reset=Reset.EARLIEST)
+            self._subscription.extend(added, reset=ResetStrategy.EARLIEST)
         for assigned in self._subscription:
             topic = view.topics.get(assigned.partition.topic)
             if topic is not None and topic.topic_id != ZERO_UUID:
@@ -84,7 +84,7 @@ class Fetching:
         logger.warning("%s was deleted and created again; offset %s no longer exists", assigned.partition, offset)
         self._subscription.settle()
         # "latest" is a choice about records older than the consumer; the records of the new topic are younger.
-        target = Reset.NONE if Reset.of(self._config) is Reset.NONE else Reset.EARLIEST
+        target = ResetStrategy.NONE if ResetStrategy.of(self._config) is ResetStrategy.NONE else ResetStrategy.EARLIEST
         assigned.reset_by(target, out_of_range=offset, reason=ResetReason.RECREATED)
         self._subscription.update_ready(assigned)
 

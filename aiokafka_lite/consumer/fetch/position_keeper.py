@@ -41,7 +41,7 @@ from ..offsets import (
     read_lookup,
 )
 from ..partition import AssignedPartition
-from ..position import PauseReason, PositionState, Reset
+from ..position import PauseReason, PositionState, ResetStrategy
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS
 from .lookup_plan import plan_lookups
@@ -54,7 +54,7 @@ class _Lookup(NamedTuple):
 
     assigned: AssignedPartition
     version: int
-    reset: Reset
+    reset: ResetStrategy
 
 
 class PositionKeeper:
@@ -148,7 +148,7 @@ class PositionKeeper:
             for lookup in lookups
             if _needs_low(lookup.reset)
         }
-        high = {lookup.assigned.partition: LATEST for lookup in lookups if lookup.reset is not Reset.EARLIEST}
+        high = {lookup.assigned.partition: LATEST for lookup in lookups if lookup.reset is not ResetStrategy.EARLIEST}
         # Two requests, because ListOffsets names one time for each partition.
         beginnings, low_errors = await self._ask(node_id, low)
         ends, high_errors = await self._ask(node_id, high)
@@ -158,16 +158,16 @@ class PositionKeeper:
             partition = assigned.partition
             if partition in errors:
                 self._refused(assigned, version, errors[partition])
-            elif reset is Reset.NONE:
+            elif reset is ResetStrategy.NONE:
                 self._no_policy(assigned, version, beginnings[partition], ends[partition])
             else:
                 found = beginnings.get(partition)
                 self._found(assigned, version, ends[partition] if found is None and partition in ends else found)
 
-    def _timestamp_of(self, reset: Reset) -> int:
+    def _timestamp_of(self, reset: ResetStrategy) -> int:
         """Return the lookup for the lower end: a time in milliseconds, or EARLIEST."""
         duration = self._config.reset_duration
-        if reset is not Reset.BY_DURATION or duration is None:
+        if reset is not ResetStrategy.BY_DURATION or duration is None:
             return EARLIEST
         return max(0, round((self._client.runtime.clock() - duration) * 1000))
 
@@ -369,8 +369,8 @@ def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
     return "it has no leader"
 
 
-def _needs_low(reset: Reset) -> bool:
-    return reset is not Reset.LATEST
+def _needs_low(reset: ResetStrategy) -> bool:
+    return reset is not ResetStrategy.LATEST
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

@@ -16,7 +16,7 @@ from .plan import FetchKey, FetchPlan, FetchTarget
 from .session import FINAL, SessionRequest
 
 
-class Outcome(Enum):
+class FetchOutcome(Enum):
     """The action that a partition's error code requires."""
 
     DATA = auto()
@@ -31,23 +31,23 @@ class Outcome(Enum):
     """The user must be notified."""
 
 
-def classify(code: ErrorCode) -> Outcome:
+def classify(code: ErrorCode) -> FetchOutcome:
     """Classify a partition's error code.
 
     Two codes differ from the shared rule, as in Java's consumer: UNKNOWN_SERVER_ERROR is retried, and CORRUPT_MESSAGE,
     which is retriable for producers, is raised, because the broker found its own log damaged on disk.
     """
     if code is ErrorCode.NONE:
-        return Outcome.DATA
+        return FetchOutcome.DATA
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Outcome.RESET
+        return FetchOutcome.RESET
     if code is ErrorCode.CORRUPT_MESSAGE:
-        return Outcome.RAISE
+        return FetchOutcome.RAISE
     if code.stale_metadata or code is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        return Outcome.REFRESH
+        return FetchOutcome.REFRESH
     if code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Outcome.RETRY
-    return Outcome.RAISE
+        return FetchOutcome.RETRY
+    return FetchOutcome.RAISE
 
 
 def fetch_request(

@@ -45,6 +45,8 @@ class FetchSession(Generic[K, V]):
     another key). ``V`` has the fields of a request for it; a value that differs from the remembered one is sent again.
     ``want`` adds a partition to the session, and ``drop`` removes one. Call ``next`` for each request, then exactly one
     of ``answered`` and ``lost``. The cost of an incremental request depends on the number of changes alone.
+
+    ``FetchSession`` of ``embedded`` is the broker's copy.
     """
 
     session_id: int = NO_SESSION

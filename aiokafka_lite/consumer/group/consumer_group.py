@@ -53,6 +53,8 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
     Takes the settings of ``Consumer``, its deserializers, interceptors and ``on_offset_reset``. ``await
     group.consume(topics, handler)`` does everything from joining to leaving; ``async with`` is needed only if another
     task may close the group.
+
+    ``ConsumerGroup`` of ``embedded`` is the group itself, as its coordinator keeps it.
     """
 
     def __init__(

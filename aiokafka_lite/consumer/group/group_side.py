@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ...errors import KafkaError
-from ...group.coordinator import Coordinator
 from ...group.events import NO_MEMBER, Identity
+from ...group.member_runner import MemberRunner
 from ...group.offsets import CommitResult, Offsets
 from ...group.topic_watcher import Topics
 from ...settings.config import GroupConfig
@@ -34,7 +34,7 @@ class GroupSide:
     """The group's offsets, and the tracker of processed records. Owner: the consumer."""
 
     offsets: Offsets
-    coordinator: Coordinator | None = None
+    coordinator: MemberRunner | None = None
     has_assignment: bool = False
     """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 

@@ -16,8 +16,8 @@ from ...aio.children import ChildScope
 from ...aio.light_event import LightEvent
 from ...cluster.client import Client
 from ...errors import IllegalStateError, KafkaError
-from ...group.coordinator import Coordinator
 from ...group.events import Identity
+from ...group.member_runner import MemberRunner
 from ...group.offsets import Offsets
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
@@ -36,7 +36,7 @@ from .rebalance import RebalanceHandle, RebalanceListener
 class Membership(GroupSide):
     """The membership of a consumer that reads ``topics``. ``spawn`` starts the tasks of the membership."""
 
-    coordinator: Coordinator
+    coordinator: MemberRunner
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Membership(GroupSide):
         self._assigned = LightEvent()
         self._news = LightEvent()  # an assignment, or a refusal
         self._refusal: KafkaError | None = None
-        self.coordinator = Coordinator(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
+        self.coordinator = MemberRunner(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
         self.offsets: Offsets = self.coordinator.offsets
 
     # The consumer's calls.

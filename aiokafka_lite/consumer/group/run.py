@@ -37,7 +37,7 @@ from ...aio.retry import Backoff
 from ...aio.service import Component, Service
 from ...cluster.standstill import Check
 from ...errors import KafkaError
-from ...group.coordinator import Coordinator
+from ...group.member_runner import MemberRunner
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
 from ...types import OffsetAndMetadata, TopicPartition
@@ -198,7 +198,7 @@ class GroupCore(ReadingCore):
         # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
         self._reached: dict[TopicPartition, int] = {}
         self._watch = HandlerWatch(handler, self._running_readers)
-        self.coordinator: Coordinator = Coordinator(
+        self.coordinator: MemberRunner = MemberRunner(
             self.client,
             options.group,
             options.client,

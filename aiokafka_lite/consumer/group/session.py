@@ -11,7 +11,7 @@ from ...aio.gradual import GradualEvent
 from ...arguments import check_timeout
 from ...arguments import record as checked_record
 from ...errors import REBALANCED, BrokerError, CommitFailed, IllegalStateError
-from ...group.coordinator import Coordinator
+from ...group.member_runner import MemberRunner
 from ...group.offsets import CommitResult, Offsets
 from ...types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
 
@@ -38,7 +38,7 @@ class ConsumerGroupSession:
     def __init__(
         self,
         partitions: Collection[TopicPartition],
-        coordinator: Coordinator,
+        coordinator: MemberRunner,
         cancelled: GradualEvent,
         is_current: Callable[[ConsumerGroupSession], bool],
     ) -> None:

@@ -32,7 +32,7 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
-from ..metadata.topics import PartitionKey, PartitionState
+from ..metadata.topics import PartitionKey, PartitionRegistration
 from ..replicas.fetch_session import SessionPartition
 from ..replicas.manager import FetchedPartition, FetchParameters, FetchPartition
 from ..request_context import RequestContext, handles
@@ -111,7 +111,7 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     return key, ErrorCode.NONE
 
 
-def _is_copied(context: RequestContext, state: PartitionState, replica_id: int) -> bool:
+def _is_copied(context: RequestContext, state: PartitionRegistration, replica_id: int) -> bool:
     """Return whether another broker has a replica of the partition."""
     return replica_id in state.replicas and replica_id != context.broker.node_id
 

@@ -33,7 +33,7 @@ from ...protocol.messages import (
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
 from ..metadata.controller import Refused
-from ..metadata.topics import NO_LEADER, PartitionState, Topic, is_legal_name
+from ..metadata.topics import NO_LEADER, PartitionRegistration, Topic, is_legal_name
 from ..metadata.view import MetadataView
 from ..request_context import RequestContext, handles
 from ..security.authorizer import CLUSTER, Resource
@@ -179,7 +179,7 @@ def _describe(metadata: MetadataView, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(metadata: MetadataView, index: int, state: PartitionState) -> MetadataResponsePartition:
+def _partition(metadata: MetadataView, index: int, state: PartitionRegistration) -> MetadataResponsePartition:
     offline = [replica for replica in state.replicas if not metadata.is_alive(replica)]
     error = ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
     return MetadataResponsePartition(

@@ -21,7 +21,7 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..metadata.controller import Refused
-from ..metadata.topics import NO_LEADER, PartitionState, is_legal_name
+from ..metadata.topics import NO_LEADER, PartitionRegistration, is_legal_name
 from ..request_context import RequestContext, handles
 from ..security.authorizer import Resource
 
@@ -91,7 +91,9 @@ def _describe(context: RequestContext, name: str, first: int, room: int) -> Desc
     return described
 
 
-def _partition(context: RequestContext, index: int, state: PartitionState) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    context: RequestContext, index: int, state: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
     metadata = context.broker.metadata
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,

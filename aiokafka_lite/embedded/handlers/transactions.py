@@ -43,7 +43,7 @@ from ...protocol.messages import (
 )
 from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from ..coordinators.transactions.markers import append_marker
-from ..coordinators.transactions.transaction import GENERATION_1, GENERATION_2, Transaction, TransactionState
+from ..coordinators.transactions.transaction import GENERATION_1, GENERATION_2, TransactionMetadata, TransactionState
 from ..log.producer_state import Marker
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
 from ..request_context import RequestContext, handles
@@ -291,7 +291,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     return response
 
 
-def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+def _is_wanted(transaction: TransactionMetadata, request: ListTransactionsRequest, now_ms: int) -> bool:
     filters: Sequence[tuple[bool, bool]] = (
         (bool(request.state_filters), transaction.state.wire_name in request.state_filters),
         (bool(request.producer_id_filters), transaction.producer_id in request.producer_id_filters),

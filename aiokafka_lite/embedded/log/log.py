@@ -75,7 +75,10 @@ class StoredBatch:
 
 
 class EpochEnd(NamedTuple):
-    """The end of an epoch in this log; ``(-1, -1)`` if the log does not know it."""
+    """The end of an epoch in this log; ``(-1, -1)`` if the log does not know it.
+
+    ``EpochEnd`` of ``admin`` is this answer as a client reads it.
+    """
 
     epoch: int
     end_offset: int
@@ -87,7 +90,7 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
-class OffsetOutOfRange(Exception):
+class OffsetOutsideLog(Exception):
     """The offset of a read is below the start or above the end of the log."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -355,10 +358,10 @@ class Log:
         ``max_bytes``.
 
         As with Kafka's file slices, the limit cuts a batch anywhere. It does not cut the first batch, which is left out
-        or, with ``at_least_one``, returned whole. Raises OffsetOutOfRange.
+        or, with ``at_least_one``, returned whole. Raises OffsetOutsideLog.
         """
         if not self.start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(f"the offset must be from {self.start_offset} to {self.end_offset}, got {offset}")
+            raise OffsetOutsideLog(f"the offset must be from {self.start_offset} to {self.end_offset}, got {offset}")
         if offset >= end:
             return b""
         chunks: list[bytes] = []

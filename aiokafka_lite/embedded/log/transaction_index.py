@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ...protocol.records import RecordBatch
 
 
-class AbortedTransaction(NamedTuple):
+class TransactionIndexEntry(NamedTuple):
     """A transaction whose records up to its marker at ``last_offset`` must be skipped."""
 
     producer_id: int
@@ -31,7 +31,7 @@ class TransactionIndex:
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # producer id → first offset, in the order of the offsets
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[TransactionIndexEntry] = []
         self._unreplicated: list[tuple[int, int]] = []  # (first offset, offset of the marker)
 
     def begin(self, producer_id: int, offset: int) -> None:
@@ -45,7 +45,7 @@ class TransactionIndex:
             return
         self._unreplicated.append((first, offset))
         if not committed:
-            self.aborted.append(AbortedTransaction(producer_id, first, offset))
+            self.aborted.append(TransactionIndexEntry(producer_id, first, offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the end of the records whose transactions have all ended."""
@@ -56,7 +56,7 @@ class TransactionIndex:
         firsts = [first for first, _ in self._unreplicated]
         return min((high_watermark, *firsts, *islice(self.open.values(), 1)))
 
-    def aborted_between(self, offset: int, end: int) -> list[AbortedTransaction]:
+    def aborted_between(self, offset: int, end: int) -> list[TransactionIndexEntry]:
         """Return the aborted transactions that have records from ``offset`` up to ``end``."""
         first = bisect_left(self.aborted, offset, key=_last_offset)
         return [each for each in self.aborted[first:] if each.first_offset < end]
@@ -76,5 +76,5 @@ class TransactionIndex:
         del self.aborted[: bisect_left(self.aborted, offset, key=_last_offset)]
 
 
-def _last_offset(aborted: AbortedTransaction) -> int:
+def _last_offset(aborted: TransactionIndexEntry) -> int:
     return aborted.last_offset

@@ -18,8 +18,8 @@ from ...arguments import must_be, plural
 from ...errors import BrokerError, ErrorCode
 from ..settings.configs import TOPIC_KEYS, ClusterSettings, TopicConfig
 from ..settings.keys import InvalidConfig, check_configs
-from .features import ELIGIBLE_LEADER_REPLICAS, Features
-from .topics import METADATA_TOPIC, NO_LEADER, PartitionKey, PartitionState, Topic, is_legal_name, spread
+from .features import ELIGIBLE_LEADER_REPLICAS, ClusterFeatures
+from .topics import METADATA_TOPIC, NO_LEADER, PartitionKey, PartitionRegistration, Topic, is_legal_name, spread
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Controller:
         publish: Callable[[str | None], None],
         settings: ClusterSettings,
         random: Random,
-        features: Features,
+        features: ClusterFeatures,
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
@@ -169,12 +169,12 @@ class Controller:
         for node_id in list(self.brokers):
             self._update_topics(node_id)
 
-    def _with_leader_back(self, topic: Topic, state: PartitionState, node_id: int) -> PartitionState:
+    def _with_leader_back(self, topic: Topic, state: PartitionRegistration, node_id: int) -> PartitionRegistration:
         if state.leader != NO_LEADER or node_id not in state.replicas:
             return state
         return self.elect(topic, state)
 
-    def _without(self, topic: Topic, state: PartitionState, node_id: int) -> PartitionState:
+    def _without(self, topic: Topic, state: PartitionRegistration, node_id: int) -> PartitionRegistration:
         if node_id not in state.replicas:
             return state
         isr = tuple(node for node in state.isr if node != node_id)
@@ -187,7 +187,7 @@ class Controller:
             return state
         return replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
 
-    def elect(self, topic: Topic, state: PartitionState) -> PartitionState:
+    def elect(self, topic: Topic, state: PartitionRegistration) -> PartitionRegistration:
         """Elect the first live replica that is in sync or eligible, or any live replica if unclean elections are on."""
         live = [node for node in state.replicas if self.is_alive(node)]
         for node in live:
@@ -348,14 +348,14 @@ class Controller:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
         return topic
 
-    def state_of(self, key: PartitionKey) -> PartitionState:
+    def state_of(self, key: PartitionKey) -> PartitionRegistration:
         """Return the state of a partition. Raises Refused if it does not exist."""
         topic = self.require(key[0])
         if not 0 <= key[1] < len(topic.partitions):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {key[0]!r} has no partition {key[1]}")
         return topic.partitions[key[1]]
 
-    def set_partition(self, key: PartitionKey, state: PartitionState) -> None:
+    def set_partition(self, key: PartitionKey, state: PartitionRegistration) -> None:
         """Replace a partition's state; its partition epoch grows by one."""
         state = replace(state, partition_epoch=self.state_of(key).partition_epoch + 1)
         self.store(self.topics[key[0]].with_partition(key[1], state))
@@ -408,13 +408,13 @@ class Controller:
         self._next_producer_id = self.producer_ids_reserved = next_producer_id
 
 
-def _new_partitions(assignments: Iterable[Sequence[int]], alive: Sequence[int]) -> tuple[PartitionState, ...]:
+def _new_partitions(assignments: Iterable[Sequence[int]], alive: Sequence[int]) -> tuple[PartitionRegistration, ...]:
     """Return the first state of partitions with these replicas: the live ones are in sync, and the first of them
     leads."""
     states = []
     for replicas in assignments:
         live = tuple(node for node in replicas if node in alive)
-        states.append(PartitionState(tuple(replicas), live or tuple(replicas), live[0] if live else NO_LEADER))
+        states.append(PartitionRegistration(tuple(replicas), live or tuple(replicas), live[0] if live else NO_LEADER))
     return tuple(states)
 
 

@@ -73,7 +73,7 @@ _NEW_METADATA = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30})
 """The levels of ``metadata.version`` that store something new. Kafka refuses a downgrade to a level below one."""
 
 
-class Features:
+class ClusterFeatures:
     """The features of a cluster. Owner: the Controller. ``epoch`` grows with each change."""
 
     def __init__(self, supported: Mapping[str, SupportedLevels]) -> None:
@@ -82,7 +82,7 @@ class Features:
         self._levels = {name: levels.initial for name, levels in supported.items()}
 
     @classmethod
-    def of_release(cls, release: str) -> Features:
+    def of_release(cls, release: str) -> ClusterFeatures:
         """Return the features of a new cluster of a release of Kafka. Releases before KRaft have none."""
         return cls(_BY_RELEASE.get(release, {}))
 

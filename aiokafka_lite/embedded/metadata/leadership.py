@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...arguments import must_be
 from ...errors import ConfigurationError, ErrorCode
 from .controller import CATCH_UP_INTERVAL, Controller, Refused
-from .topics import NO_LEADER, PartitionKey, PartitionState
+from .topics import NO_LEADER, PartitionKey, PartitionRegistration
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class PartitionLeadership:
             loop = asyncio.get_running_loop()
             self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
 
-    def _move_to(self, key: PartitionKey, state: PartitionState, replicas: tuple[int, ...]) -> None:
+    def _move_to(self, key: PartitionKey, state: PartitionRegistration, replicas: tuple[int, ...]) -> None:
         """End a reassignment: keep only ``replicas``. The leader is a replica that is in sync."""
         isr = tuple(node for node in state.isr if node in replicas)
         if not isr:

@@ -24,7 +24,7 @@ def is_legal_name(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionRegistration:
     """The leader, the replicas and the in-sync set of a partition, as node ids; -1 is no leader.
 
     ``partition_epoch`` grows with every change, ``leader_epoch`` with every election. ``adding`` and ``removing`` are
@@ -52,7 +52,7 @@ class PartitionState:
         """Whether every replica is in sync, and none is being moved."""
         return set(self.isr) == set(self.replicas) and not self.adding and not self.removing
 
-    def elected(self, leader: int) -> PartitionState:
+    def elected(self, leader: int) -> PartitionRegistration:
         """Return the state after an election of ``leader``; -1 if there is no candidate.
 
         A leader that was not in sync is the only member of the in-sync set.
@@ -65,7 +65,7 @@ class PartitionState:
             partition_epoch=self.partition_epoch + 1,
         )
 
-    def after(self, before: PartitionState, min_isr: int) -> PartitionState:
+    def after(self, before: PartitionRegistration, min_isr: int) -> PartitionRegistration:
         """Return this state with the eligible leader replicas that follow from the state before.
 
         The high watermark does not move while fewer than ``min_isr`` replicas are in sync, so replicas that leave the
@@ -87,7 +87,7 @@ class Topic:
 
     name: str
     topic_id: bytes
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[PartitionRegistration, ...]
     config: TopicConfig
     configs: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
-    def with_partition(self, index: int, state: PartitionState) -> Topic:
+    def with_partition(self, index: int, state: PartitionRegistration) -> Topic:
         partitions = list(self.partitions)
         partitions[index] = state
         return replace(self, partitions=tuple(partitions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .controller import Registration
-from .topics import PartitionKey, PartitionState, Topic
+from .topics import PartitionKey, PartitionRegistration, Topic
 
 
 class MetadataView:
@@ -21,7 +21,7 @@ class MetadataView:
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    def partition_state(self, key: PartitionKey) -> PartitionState | None:
+    def partition_state(self, key: PartitionKey) -> PartitionRegistration | None:
         """Return the state of a partition; None if this broker does not know the partition."""
         topic = self.topics.get(key[0])
         if topic is None or not 0 <= key[1] < len(topic.partitions):

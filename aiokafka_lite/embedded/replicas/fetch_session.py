@@ -63,7 +63,10 @@ class SessionPartition:
 
 
 class FetchSession:
-    """A reader's partitions, or a single request's. Owner: the node's FetchSessions."""
+    """A reader's partitions, or a single request's. Owner: the node's FetchSessions.
+
+    ``FetchSession`` of ``consumer`` is the client's copy.
+    """
 
     def __init__(self, session_id: int = 0, *, error: ErrorCode = ErrorCode.NONE) -> None:
         self.session_id = session_id

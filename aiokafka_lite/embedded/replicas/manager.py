@@ -17,11 +17,11 @@ from ...errors import ErrorCode
 from ...protocol.codec import Buffer
 from ...protocol.records import RecordBatch
 from ..log.files import LogFiles
-from ..log.log import EpochEnd, OffsetOutOfRange
+from ..log.log import EpochEnd, OffsetOutsideLog
 from ..log.producer_state import Marker, Verification
-from ..log.transaction_index import AbortedTransaction
+from ..log.transaction_index import TransactionIndexEntry
 from ..log.validator import RecordError, RecordsRejected, Validation
-from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, PartitionState, Topic
+from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, PartitionRegistration, Topic
 from ..settings.configs import TopicConfig
 from .broker_counters import BrokerCounters
 from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
@@ -150,7 +150,7 @@ class FetchedPartition:
     diverging_epoch: EpochEnd | None = None
     preferred_read_replica: int = -1
     message: str | None = None
-    aborted: Sequence[AbortedTransaction] | None = None
+    aborted: Sequence[TransactionIndexEntry] | None = None
     """The aborted transactions among the records; None if the reader did not ask for committed records."""
 
 
@@ -258,7 +258,7 @@ class ReplicaManager:
                 partition = self.partitions[key] = Partition(key, topic.topic_id, self.node_id, config, files)
             self._become(partition, config, state, now)
 
-    def _become(self, partition: Partition, config: TopicConfig, state: PartitionState, now: float) -> None:
+    def _become(self, partition: Partition, config: TopicConfig, state: PartitionRegistration, now: float) -> None:
         partition.config = config
         partition.log.segment_bytes = config.segment_bytes
         partition.become(state, now)
@@ -512,7 +512,7 @@ class ReplicaManager:
                 self.end_for(partition, parameters),
                 at_least_one=at_least_one,
             )
-        except OffsetOutOfRange as outside:  # a new name, because a variable in compiled code has one class
+        except OffsetOutsideLog as outside:  # a new name, because a variable in compiled code has one class
             return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(outside))
         if parameters.read_committed and fetched.records:
             fetched.aborted = partition.aborted_in(wanted.fetch_offset, len(fetched.records))

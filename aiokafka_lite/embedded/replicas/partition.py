@@ -27,9 +27,9 @@ from ..log.compaction import compact, is_due
 from ..log.files import BrokenLog, LogFiles
 from ..log.log import EpochEnd, Log, StoredBatch
 from ..log.producer_state import Marker, ProducerStates, SequenceRejected, Verification, marker_row
-from ..log.transaction_index import AbortedTransaction
+from ..log.transaction_index import TransactionIndexEntry
 from ..log.validator import RecordsRejected, Validation
-from ..metadata.topics import PartitionKey, PartitionState
+from ..metadata.topics import PartitionKey, PartitionRegistration
 from ..settings.configs import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,9 @@ class Partition:
         if files is not None:
             files.open(self.log)
             self._load_producers()
-        self.state: PartitionState = PartitionState(replicas=(), isr=(), leader=-1, leader_epoch=-1, partition_epoch=-1)
+        self.state: PartitionRegistration = PartitionRegistration(
+            replicas=(), isr=(), leader=-1, leader_epoch=-1, partition_epoch=-1
+        )
         self.followers: dict[int, Follower] = {}
         self.epoch_start: int = 0
         self.must_truncate: bool = False
@@ -119,7 +121,7 @@ class Partition:
 
     # Roles.
 
-    def become(self, state: PartitionState, now: float) -> bool:
+    def become(self, state: PartitionRegistration, now: float) -> bool:
         """Apply a state from the controller. True if the leader epoch is new."""
         # States may arrive late, and an older one must not undo a newer one.
         if state.partition_epoch < self.state.partition_epoch:
@@ -315,7 +317,7 @@ class Partition:
             except OSError as error:
                 logger.error("%r failed to write its high watermark: %s", self, error)
 
-    def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
+    def aborted_in(self, offset: int, size: int) -> list[TransactionIndexEntry]:
         """Return the aborted transactions of a read of ``size`` bytes from ``offset`` on."""
         transactions = self.producers.transactions
         if not transactions.aborted:

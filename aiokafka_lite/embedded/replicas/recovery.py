@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..log.files import LoadedLog
-from ..metadata.topics import NO_LEADER, PartitionState
+from ..metadata.topics import NO_LEADER, PartitionRegistration
 
 Replicas = Mapping[int, LoadedLog | None]
 """By node, what the directory of a replica has; None if there is no directory."""
@@ -23,13 +23,13 @@ class Recovery:
     With ``is_lost`` no replica in sync can be used. With ``is_older`` the logs are newer than the topic's file.
     """
 
-    state: PartitionState
+    state: PartitionRegistration
     empty: tuple[int, ...] = ()
     is_lost: bool = False
     is_older: bool = False
 
 
-def recover(state: PartitionState, replicas: Replicas) -> Recovery:
+def recover(state: PartitionRegistration, replicas: Replicas) -> Recovery:
     """Decide for one partition. ``state`` has the next epochs, in which no record was written."""
     loaded = {node: log for node, log in replicas.items() if log is not None}
     largest_epoch = max((log.last_epoch for log in loaded.values()), default=-1)

@@ -40,7 +40,7 @@ _NO_NAME = "hardcode"
 """The name with which Kafka asks for rights that depend on no name: the rights of super users, and the default."""
 
 
-class Acls:
+class AclStore:
     """The ACLs of a cluster. Owner: the EmbeddedCluster.
 
     ``super_users`` are principals that may do everything. ``allow_without_acl`` is the default for a resource without
@@ -54,7 +54,7 @@ class Acls:
         self._decisions: dict[tuple[str, str, AclOperation, AclResourceType, str], bool] = {}
 
     @classmethod
-    def of_settings(cls, settings: BrokerSettings) -> Acls | None:
+    def of_settings(cls, settings: BrokerSettings) -> AclStore | None:
         """Return no ACLs yet, with the super users of a cluster's settings; None if the settings name no authorizer."""
         if not settings.value("authorizer.class.name"):
             return None
@@ -62,7 +62,7 @@ class Acls:
         return cls(filter(None, users), allow_without_acl=settings.enabled("allow.everyone.if.no.acl.found"))
 
     def __repr__(self) -> str:
-        return f"<Acls {sum(map(len, self._by_type.values()))} super_users={sorted(self._super_users)}>"
+        return f"<AclStore {sum(map(len, self._by_type.values()))} super_users={sorted(self._super_users)}>"
 
     def create(self, binding: AclBinding) -> None:
         """Add an ACL. An existing equal ACL is not changed."""

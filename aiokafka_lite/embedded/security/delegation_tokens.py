@@ -23,7 +23,10 @@ from .scram_users import ScramCredential
 
 @dataclass(slots=True)
 class DelegationToken:
-    """A token. Times are milliseconds since the epoch; ``latest_expiry`` cannot be extended."""
+    """A token. Times are milliseconds since the epoch; ``latest_expiry`` cannot be extended.
+
+    ``DelegationToken`` of ``admin`` is this token as a client reads it.
+    """
 
     token_id: str
     hmac: bytes = field(repr=False)

@@ -8,7 +8,7 @@ an empty one, ``~`` ignores the case.
 
 from __future__ import annotations
 
-from .keys import ConfigKey, ConfigType, Scope
+from .keys import ConfigKey, ConfigType, UpdateMode
 
 _TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms int fixed 100 0..
@@ -356,7 +356,9 @@ unclean.leader.election.enable boolean cluster false
 
 def _parse(line: str) -> tuple[str, ConfigKey]:
     name, kind, scope, default, *valid = line.split()
-    key = ConfigKey(ConfigType[kind.upper()], None if default == "-" else default.replace('""', ""), scope=Scope(scope))
+    key = ConfigKey(
+        ConfigType[kind.upper()], None if default == "-" else default.replace('""', ""), scope=UpdateMode(scope)
+    )
     if not valid:
         return name, key
     if ".." in valid[0]:
@@ -376,8 +378,8 @@ _OVERRIDES = "max.connections.per.ip.overrides"
 BROKER_KEYS[_OVERRIDES] = BROKER_KEYS[_OVERRIDES]._replace(pattern=r"([^,]+:\d{1,9}(,[^,]+:\d{1,9})*)?")
 
 PLUGIN_KEYS = {
-    "allow.everyone.if.no.acl.found": ConfigKey(ConfigType.BOOLEAN, None, scope=Scope.NONE),
-    "super.users": ConfigKey(ConfigType.STRING, None, scope=Scope.NONE, pattern=r"([^:;]+:[^;]+(;|$))*"),
+    "allow.everyone.if.no.acl.found": ConfigKey(ConfigType.BOOLEAN, None, scope=UpdateMode.NONE),
+    "super.users": ConfigKey(ConfigType.STRING, None, scope=UpdateMode.NONE, pattern=r"([^:;]+:[^;]+(;|$))*"),
 }
 """Settings of Kafka's authorizer, which the broker itself does not know: DescribeConfigs hides their values."""
 

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 from ...arguments import INT64_MAX, must_be
 from ...types import Compression
 from .broker_keys import BROKER_KEYS, THROTTLE_KEYS
-from .keys import ConfigKey, ConfigType, InvalidConfig, Scope
+from .keys import ConfigKey, ConfigType, InvalidConfig, UpdateMode
 from .listener_configs import base_name, listener_prefix
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, numbered as in DescribeConfigs v1."""
+    """The source of a value, numbered as in DescribeConfigs v1.
+
+    ``ConfigSource`` of ``admin`` is the client's side.
+    """
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -201,7 +204,7 @@ def has_default(name: str) -> bool:
     return name in BROKER_KEYS and BROKER_KEYS[name].default is not None
 
 
-UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=Scope.NONE)
+UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=UpdateMode.NONE)
 """A setting of a broker that Kafka does not know. It is kept for plugins, and its value is never shown."""
 
 
@@ -210,7 +213,7 @@ def broker_key(name: str) -> ConfigKey:
     once."""
     base = base_name(name)
     if base in BROKER_KEYS:
-        return BROKER_KEYS[base]._replace(scope=Scope.NONE)
+        return BROKER_KEYS[base]._replace(scope=UpdateMode.NONE)
     return BROKER_KEYS.get(name) or THROTTLE_KEYS.get(name, UNKNOWN_KEY)
 
 
@@ -362,7 +365,7 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
 
 def _check_listener_scopes(broker: str, changed: Mapping[str, str]) -> None:
     """Raise InvalidConfig unless these settings of listeners can be set for one broker, or for all brokers."""
-    for_all = {name for name, key in BROKER_KEYS.items() if key.scope is Scope.CLUSTER}
+    for_all = {name for name, key in BROKER_KEYS.items() if key.scope is UpdateMode.CLUSTER}
     of_one = [name for name, base in _base_names(changed).items() if base not in for_all]
     if of_one and not broker:
         raise InvalidConfig(f"{', '.join(of_one)} can be changed only for one broker, not for all brokers")
@@ -374,7 +377,7 @@ def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:
     fixed = [name for name, key in known.items() if key.read_only]
     if fixed:
         raise InvalidConfig(f"a running broker cannot change {', '.join(fixed)}")
-    own = [name for name, key in known.items() if key.scope is Scope.BROKER]
+    own = [name for name, key in known.items() if key.scope is UpdateMode.BROKER]
     secure = [name for name in own if name.startswith("ssl.")]
     if secure:
         raise InvalidConfig(f"{', '.join(secure)} can be changed only with the prefix listener.name.<name>.")

@@ -14,7 +14,7 @@ from ...arguments import INT16_MAX, INT32_MAX, INT64_MAX, must_be
 from ...errors import ErrorCode
 
 
-class Scope(Enum):
+class UpdateMode(Enum):
     """Where a running cluster can change a setting: nowhere, for one broker, or also for all brokers."""
 
     NONE = "fixed"
@@ -23,7 +23,10 @@ class Scope(Enum):
 
 
 class ConfigType(IntEnum):
-    """Types of settings, numbered as in DescribeConfigs v3. A setting that the broker does not know is UNKNOWN."""
+    """Types of settings, numbered as in DescribeConfigs v3. A setting that the broker does not know is UNKNOWN.
+
+    ``ConfigType`` of ``admin`` is the client's side.
+    """
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -54,12 +57,12 @@ class ConfigKey(NamedTuple):
     minimum: float | None = None
     maximum: float | None = None
     allowed: tuple[str, ...] = ()
-    scope: Scope = Scope.CLUSTER
+    scope: UpdateMode = UpdateMode.CLUSTER
     pattern: str = ""
 
     @property
     def read_only(self) -> bool:
-        return self.scope is Scope.NONE
+        return self.scope is UpdateMode.NONE
 
     def canonical(self, value: str) -> str:
         """Return a valid value in the form in which brokers show it."""

@@ -9,7 +9,7 @@ from ...arguments import must_be
 from ...errors import ErrorCode
 from .broker_keys import BROKER_KEYS
 from .configs import BrokerSettings, ClusterSettings, ConfigSource, Layers, Synonym, broker_synonyms
-from .keys import ConfigKey, ConfigType, InvalidConfig, Scope, check_configs, nearest
+from .keys import ConfigKey, ConfigType, InvalidConfig, UpdateMode, check_configs, nearest
 from .topic_patterns import InvalidPattern, topic_pattern
 
 CLIENT_METRICS = 16
@@ -27,7 +27,7 @@ DURATION = r"P(?=\w)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 GROUP_KEYS: dict[str, ConfigKey] = {
     **{
-        name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}", scope=Scope.CLUSTER)
+        name: BROKER_KEYS[f"group.{name}"]._replace(broker_name=f"group.{name}", scope=UpdateMode.CLUSTER)
         for name in _OF_GROUPS.split()
     },
     "share.auto.offset.reset": ConfigKey(
@@ -105,7 +105,7 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigResource:
+class ResourceKind:
     """A kind of resource: its settings, the source of settings that were set, and the check of a change.
 
     ``check`` takes the name of the resource and all its new settings. It raises InvalidConfig.
@@ -117,13 +117,13 @@ class ConfigResource:
 
 
 CONFIG_RESOURCES = {
-    CLIENT_METRICS: ConfigResource(CLIENT_METRICS_KEYS, ConfigSource.DYNAMIC_CLIENT_METRICS, _check_client_metrics),
-    GROUP: ConfigResource(GROUP_KEYS, ConfigSource.DYNAMIC_GROUP, _check_group),
+    CLIENT_METRICS: ResourceKind(CLIENT_METRICS_KEYS, ConfigSource.DYNAMIC_CLIENT_METRICS, _check_client_metrics),
+    GROUP: ResourceKind(GROUP_KEYS, ConfigSource.DYNAMIC_GROUP, _check_group),
 }
 """The kinds of resources by the number of the type in DescribeConfigs."""
 
 
-def resource_synonyms(kind: ConfigResource, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:
+def resource_synonyms(kind: ResourceKind, name: str, own: Mapping[str, str], layers: Layers) -> list[Synonym]:
     """Return all values of a setting of a resource, the effective value first. A group falls back to settings of
     brokers.
     """

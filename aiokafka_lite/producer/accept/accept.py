@@ -40,7 +40,7 @@ from ...serialization.serializer import MustAwait, Serialization, serialize, ser
 from ...settings.config import ProducerConfig
 from ...types import Header
 from ..accumulator import Accumulator, wrong_partition
-from ..buffer_memory import Room
+from ..buffer_memory import BufferMemory
 from ..delivery import BatchResult, Delivery, FailureLog
 from ..interceptor import Interceptors, ProducerRecord
 from ..record import (
@@ -68,7 +68,7 @@ class Acceptor:
         self,
         accumulator: Accumulator,
         settlement: Settlement,
-        room: Room,
+        room: BufferMemory,
         config: ProducerConfig,
         serialization: Serialization,
         interceptors: Interceptors,

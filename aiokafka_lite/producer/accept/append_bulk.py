@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...protocol.records import RecordLists
 from ...protocol.records.columns import EncodedRecords
 from ..accumulator import Accumulator, wrong_partition
-from ..batch import Batch
+from ..batch import ProducerBatch
 from ..dispatch import Dispatcher
 from ..partition import PartitionProducer
 from ..topic import TopicProducer
@@ -23,7 +23,7 @@ class BulkAppender:
 
     def append_lists(
         self, topic: TopicProducer, number: int | None, lists: RecordLists, charges: list[int], start: int, stop: int
-    ) -> tuple[Batch, int, int]:
+    ) -> tuple[ProducerBatch, int, int]:
         """Add records from ``start`` up to ``stop`` to one batch. Returns ``batch``, ``index`` of the first, ``count``.
 
         ``count`` is at least 1, and less than requested if the batch is full. A partition is chosen if ``number`` is
@@ -40,7 +40,9 @@ class BulkAppender:
                 return batch, index, count
             self._dispatcher.offer(partition)
 
-    def append_encoded(self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int) -> Batch:
+    def append_encoded(
+        self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int
+    ) -> ProducerBatch:
         """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
 
         ``size`` is the bytes of ``buffer_memory`` that the records use; the caller releases them if this raises.

@@ -10,7 +10,7 @@ from ...protocol.records.columns import Rows
 from ...settings.config import ProducerConfig
 from ..accumulator import Accumulator
 from ..batch import BatchFactory
-from ..buffer_memory import Room
+from ..buffer_memory import BufferMemory
 from ..record import BATCH_OVERHEAD
 from .accept import Acceptor, largest_record, too_large
 from .append_bulk import BulkAppender
@@ -24,7 +24,7 @@ class ArrowAcceptor:
         self,
         accumulator: Accumulator,
         appender: BulkAppender,
-        room: Room,
+        room: BufferMemory,
         batches: BatchFactory,
         config: ProducerConfig,
         clock: Callable[[], float],

@@ -14,7 +14,7 @@ from ...errors import SerializationError
 from ...extras import extra
 from ...protocol.records.columns import Rows, by_number
 from ...protocol.records.murmur2 import partitions_for_keys
-from ..batch import Batch
+from ..batch import ProducerBatch
 from ..delivery import BatchResult
 
 Chooser: TypeAlias = Callable[[bytes | None, bytes | None], int]
@@ -47,7 +47,7 @@ class BulkDelivery:
         self._written: list[Written] = []
         self._error: Exception | None = None
 
-    def add(self, batch: Batch, size: int) -> None:
+    def add(self, batch: ProducerBatch, size: int) -> None:
         """Include this batch of ``size`` bytes."""
         self._open.append(batch)
         self.size += size
@@ -92,7 +92,7 @@ class BulkDelivery:
                 result.observe()
                 self._error = self._error or result.error
             else:
-                assert isinstance(result, Batch)
+                assert isinstance(result, ProducerBatch)
                 self._written.append(Written(result.partition, result.base_offset, result.count))
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ from ...serialization.headers import Headers, headers_of
 from ...settings.config import ProducerConfig
 from ...types import Header
 from ..accumulator import Accumulator
-from ..buffer_memory import Room
+from ..buffer_memory import BufferMemory
 from ..delivery import Delivery, FailureLog
 from ..record import BATCH_OVERHEAD, RECORD_OVERHEAD, size_of_headers
 from ..results import ListPiece, Piece, Run, SinglePiece
@@ -62,7 +62,7 @@ class ManyAcceptor:
         acceptor: Acceptor,
         accumulator: Accumulator,
         appender: BulkAppender,
-        room: Room,
+        room: BufferMemory,
         config: ProducerConfig,
         clock: Callable[[], float],
         service: Service,

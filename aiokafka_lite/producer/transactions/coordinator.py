@@ -93,7 +93,7 @@ _PREPARED = ("PrepareCommit", "PrepareAbort")
 """The states of a transactional id whose markers are being written, in the answer to DescribeTransactions."""
 
 
-class TransactionCoordinator:
+class CoordinatorClient:
     """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
 
     ``has_started`` is True if the coordinator may have begun the transaction, and has to end it.

@@ -19,7 +19,7 @@ from ...cluster.client import Client
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..producer_ids import ProducerIdAndEpoch
 from ..transactional_ids import TransactionalIds
-from .coordinator import TransactionCoordinator
+from .coordinator import CoordinatorClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ async def begin_detached(client: Client, transactional_id: str, transaction_time
     Raises KafkaTimeout after ``api_timeout`` seconds.
     """
     ids = TransactionalIds(lambda: None)
-    coordinator = TransactionCoordinator(client, transactional_id, transaction_timeout, ids)
+    coordinator = CoordinatorClient(client, transactional_id, transaction_timeout, ids)
     with _bounded(client, coordinator, f"could not begin a transaction of {transactional_id!r}"):
         await coordinator.initialize()
     assert ids.newest is not None, "the coordinator has assigned it"
@@ -82,13 +82,13 @@ async def end_detached(client: Client, detached: DetachedTransaction, *, committ
         await coordinator.end(committed=committed)
 
 
-def _coordinator_of(client: Client, detached: DetachedTransaction) -> TransactionCoordinator:
+def _coordinator_of(client: Client, detached: DetachedTransaction) -> CoordinatorClient:
     ids = TransactionalIds(lambda: None)
     ids.received(ProducerIdAndEpoch(detached.producer_id, detached.producer_epoch))
     ids.begin(detached.generation)
-    return TransactionCoordinator(client, detached.transactional_id, detached.transaction_timeout, ids)
+    return CoordinatorClient(client, detached.transactional_id, detached.transaction_timeout, ids)
 
 
-def _bounded(client: Client, coordinator: TransactionCoordinator, text: str) -> deadline:
+def _bounded(client: Client, coordinator: CoordinatorClient, text: str) -> deadline:
     bound = client.config.api_timeout
     return deadline(bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator.channel.last_error}")

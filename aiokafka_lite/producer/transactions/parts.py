@@ -17,8 +17,8 @@ from ..accumulator import Spawn
 from ..dispatch import Dispatcher
 from ..settle import Settlement
 from ..transactional_ids import TransactionalIds
-from .coordinator import TransactionCoordinator
-from .state import TransactionMachine, TransactionState
+from .coordinator import CoordinatorClient
+from .state import ProducerTransactionState, TransactionMachine
 
 
 class TransactionParts:
@@ -27,7 +27,7 @@ class TransactionParts:
     def __init__(
         self,
         machine: TransactionMachine,
-        coordinator: TransactionCoordinator,
+        coordinator: CoordinatorClient,
         ids: TransactionalIds,
         settlement: Settlement,
         dispatcher: Dispatcher,
@@ -67,7 +67,7 @@ class TransactionParts:
 
     async def _add_partitions(self) -> None:
         def is_wanted() -> bool:
-            return self._machine.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
+            return self._machine.state in (ProducerTransactionState.IN_TRANSACTION, ProducerTransactionState.COMMITTING)
 
         def note(error: KafkaError) -> None:
             for partition in self._settlement.partitions():

@@ -19,7 +19,7 @@ from ...state_machine import next_state
 logger = logging.getLogger(__name__)
 
 
-class TransactionState(Enum):
+class ProducerTransactionState(Enum):
     """The state of a transactional producer."""
 
     UNINITIALIZED = "the producer has not asked for the producer id of its transactional id yet"
@@ -32,7 +32,7 @@ class TransactionState(Enum):
     FATAL_ERROR = "the producer is fenced, or refused finally; every call raises the error"
 
 
-class TransactionEvent(Enum):
+class ProducerTransactionEvent(Enum):
     """An event in the life of a transactional producer."""
 
     INITIALIZE = "the producer starts, or needs a new epoch"
@@ -45,9 +45,9 @@ class TransactionEvent(Enum):
     REFUSED = "the coordinator or a partition leader refuses this producer finally"
 
 
-_S, _E = TransactionState, TransactionEvent
+_S, _E = ProducerTransactionState, ProducerTransactionEvent
 
-TRANSITIONS: dict[TransactionState, dict[TransactionEvent, TransactionState]] = {
+TRANSITIONS: dict[ProducerTransactionState, dict[ProducerTransactionEvent, ProducerTransactionState]] = {
     _S.UNINITIALIZED: {_E.INITIALIZE: _S.INITIALIZING},
     _S.INITIALIZING: {_E.INITIALIZED: _S.READY, _E.REFUSED: _S.FATAL_ERROR},
     _S.READY: {_E.BEGIN: _S.IN_TRANSACTION, _E.INITIALIZE: _S.INITIALIZING},
@@ -62,7 +62,7 @@ TRANSITIONS: dict[TransactionState, dict[TransactionEvent, TransactionState]] = 
     _S.ABORTING: {_E.ENDED: _S.READY, _E.REFUSED: _S.FATAL_ERROR},
     _S.FATAL_ERROR: {},
 }
-START = TransactionState.UNINITIALIZED
+START = ProducerTransactionState.UNINITIALIZED
 
 _CLOSED = {
     _S.UNINITIALIZED: "no transaction is open: the producer has not started",
@@ -80,26 +80,26 @@ class TransactionMachine:
     """The state, the cause of a failure, and the number of the present or last transaction."""
 
     def __init__(self) -> None:
-        self.state: TransactionState = START
+        self.state: ProducerTransactionState = START
         self.cause: Exception | None = None
         self.number: int = 0
 
     @property
     def is_open(self) -> bool:
         """Whether records are accepted."""
-        return self.state is TransactionState.IN_TRANSACTION
+        return self.state is ProducerTransactionState.IN_TRANSACTION
 
     @property
     def has_failed(self) -> bool:
         """Whether the transaction has failed, so that the next call has to raise ``cause``."""
-        return self.state in (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR)
+        return self.state in (ProducerTransactionState.ABORTABLE_ERROR, ProducerTransactionState.FATAL_ERROR)
 
-    def happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:
+    def happened(self, event: ProducerTransactionEvent, cause: Exception | None = None) -> None:
         """Move to the next state. ``cause`` belongs to FAILED and REFUSED."""
         before, self.state = self.state, next_state(TRANSITIONS, self.state, event)
-        if event is TransactionEvent.BEGIN:
+        if event is ProducerTransactionEvent.BEGIN:
             self.number += 1
-        elif event is TransactionEvent.ENDED:
+        elif event is ProducerTransactionEvent.ENDED:
             self.cause = None
         elif cause is not None:
             self.cause = cause

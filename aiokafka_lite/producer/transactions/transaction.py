@@ -22,7 +22,7 @@ from ..results import SendResults
 
 if TYPE_CHECKING:
     from .detached_transaction import DetachedTransaction
-    from .transactions import Transactions
+    from .transactions import TransactionManager
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,9 @@ class Transaction(AsyncContext, Generic[K_contra, V_contra]):
     itself belong to the transaction too.
     """
 
-    def __init__(self, producer: Sends[K_contra, V_contra], transactions: Transactions, timeout: float | None) -> None:
+    def __init__(
+        self, producer: Sends[K_contra, V_contra], transactions: TransactionManager, timeout: float | None
+    ) -> None:
         self._producer = producer
         self._transactions = transactions
         self._timeout = timeout
@@ -240,7 +242,7 @@ def _not_open() -> IllegalStateError:
 
 
 async def send_offsets(
-    transactions: Transactions,
+    transactions: TransactionManager,
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
     group_metadata: GroupMetadata,
     timeout: float | None,
@@ -270,7 +272,7 @@ class TransactionCalls(ABC):
     """The calls of ``Producer`` that need a ``transactional_id``. Each raises IllegalStateError without one."""
 
     @abstractmethod
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> TransactionManager:
         """Return the transactions of the producer, which runs."""
 
     async def begin_transaction(

@@ -14,7 +14,7 @@ Rule 4: EndTxn is not sent before all records are flushed. If a commit fails bef
   not committed.
 
 Rule 5: a transaction of generation 2 does not begin before the markers of the previous one are written
-(``TransactionCoordinator.wait_markers``). If the request of a partition leader reaches the coordinator earlier, the
+(``CoordinatorClient.wait_markers``). If the request of a partition leader reaches the coordinator earlier, the
 leader gets CONCURRENT_TRANSACTIONS. The leader repeats its request after 20 ms, and the Produce request waits for this
 time.
 """
@@ -36,7 +36,7 @@ from ...errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, 
 from ...settings.config import ProducerConfig
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..accumulator import Accumulator, Spawn
-from ..batch import Batch
+from ..batch import ProducerBatch
 from ..dispatch import Dispatcher
 from ..failures import FailureStreams
 from ..metrics import TransactionMetrics
@@ -46,16 +46,16 @@ from ..sender import Senders
 from ..settle import Settlement
 from ..timers import Timers
 from ..transactional_ids import TransactionalIds
-from .coordinator import TransactionCoordinator
+from .coordinator import CoordinatorClient
 from .detached_transaction import DetachedTransaction
 from .parts import TransactionParts
 from .requests import is_fatal, is_fatal_for_partitions
-from .state import TransactionEvent, TransactionMachine, TransactionState
+from .state import ProducerTransactionEvent, ProducerTransactionState, TransactionMachine
 from .unwritten_records import UnwrittenRecords
 
 logger = logging.getLogger(__name__)
 
-_S, _E = TransactionState, TransactionEvent
+_S, _E = ProducerTransactionState, ProducerTransactionEvent
 
 
 class _Ending:
@@ -69,7 +69,7 @@ class _Ending:
         self.error: KafkaError | None = None
 
 
-class Transactions:
+class TransactionManager:
     """Owns the state of a producer's transactions. ``flush`` waits until all accepted records are settled."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Transactions:
         self._machine = TransactionMachine()
         self.open_number: int = 0
         """The number of the transaction that the coordinator has not ended; 0 if there is none."""
-        self._coordinator = TransactionCoordinator(client, config.transactional_id, config.transaction_timeout, ids)
+        self._coordinator = CoordinatorClient(client, config.transactional_id, config.transaction_timeout, ids)
         self.parts: TransactionParts = TransactionParts(
             self._machine,
             self._coordinator,
@@ -123,7 +123,7 @@ class Transactions:
         settlement.refusal = self._machine.refusal()
 
     @property
-    def state(self) -> TransactionState:
+    def state(self) -> ProducerTransactionState:
         return self._machine.state
 
     @property
@@ -359,7 +359,7 @@ class Transactions:
 
     # Failures.
 
-    def _record_failed(self, error: Exception, batch: Batch | None) -> None:
+    def _record_failed(self, error: Exception, batch: ProducerBatch | None) -> None:
         """Handle failed records. Runs while a batch is settled, so the abort begins in the loop's next iteration."""
         # The sequence may have a gap now, which in generation 1 only a new epoch repairs. If the leader refused a batch
         # because of its content, the sequence numbers of the batch are free again.
@@ -381,7 +381,7 @@ class Transactions:
             fatal = isinstance(error, KafkaError) and is_fatal(error)
         self._happened(_E.REFUSED if fatal else _E.FAILED, error)
 
-    def _happened(self, event: TransactionEvent, cause: Exception | None = None) -> None:
+    def _happened(self, event: ProducerTransactionEvent, cause: Exception | None = None) -> None:
         self._machine.happened(event, cause)
         self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
         refusal = self._settlement.refusal = self._machine.refusal()

@@ -7,17 +7,17 @@ secret.
 """
 
 from .gssapi import GssapiExchange, SecurityContext
-from .machine import Derivation, Exchange, derive
+from .machine import Derivation, SaslExchange, derive
 from .oauthbearer import OAuthBearerExchange
 from .plain import PlainExchange
 from .scram import ScramExchange
 
 __all__ = [
     "Derivation",
-    "Exchange",
     "GssapiExchange",
     "OAuthBearerExchange",
     "PlainExchange",
+    "SaslExchange",
     "ScramExchange",
     "SecurityContext",
     "derive",

@@ -31,7 +31,7 @@ Step = bytes | Derivation | None
 """Bytes to send, a key to derive, or None: the exchange is complete, and the broker is authenticated."""
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     """One login by one mechanism. Each call returns the next step, or raises AuthenticationError."""
 
     @property

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.acls import AclOperation, AclResourceType
-from aiokafka_lite.cli.acls import Kind, Permitted
+from aiokafka_lite.cli.acls import AclTarget, Permitted
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine
 
@@ -88,4 +88,4 @@ def test_the_options_name_every_type_and_operation() -> None:
         return {each.name.lower().replace("_", "-") for each in kind if each.name not in ("UNKNOWN", "ANY")}
 
     assert {each.value for each in Permitted} == names(AclOperation)
-    assert {each.value for each in Kind} == names(AclResourceType)
+    assert {each.value for each in AclTarget} == names(AclResourceType)

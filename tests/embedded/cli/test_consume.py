@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.admin import Admin
-from aiokafka_lite.cli.consume import Job, consume
-from aiokafka_lite.cli.terminal.connection import Connection
+from aiokafka_lite.cli.consume import ConsumeJob, consume
+from aiokafka_lite.cli.terminal.connection import ConnectionOptions
 from aiokafka_lite.cli.terminal.formats import Line
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
@@ -46,20 +46,20 @@ REQUESTS = [
 
 
 @dataclass(frozen=True, slots=True)
-class InMemory(Connection):
+class InMemory(ConnectionOptions):
     """Reaches the embedded cluster without a socket."""
 
     cluster: EmbeddedCluster
 
     def consumer(self, group: str | None, **given: object) -> Consumer:
-        made: Any = Connection.consumer(self, group, connector=self.cluster.connector, **given)
+        made: Any = ConnectionOptions.consumer(self, group, connector=self.cluster.connector, **given)
         return made
 
     def new_admin(self) -> Admin:
         return Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector)
 
 
-def job(**changes: Any) -> Job:
+def job(**changes: Any) -> ConsumeJob:
     made: dict[str, Any] = {
         "topics": ("orders",),
         "regex": None,
@@ -71,7 +71,7 @@ def job(**changes: Any) -> Job:
         "line": Line(),
         "settings": {},
     }
-    return Job(**{**made, **changes})
+    return ConsumeJob(**{**made, **changes})
 
 
 async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.Random) -> InMemory:

@@ -112,7 +112,7 @@ async def test_a_consumer(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFix
 async def test_a_member_of_a_group(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     member = "<Member MEMBER of billing {}>"
     stable, rejoined = member.format("STABLE generation=1 owned=2"), member.format("STABLE generation=2 owned=2")
-    moved = f"INFO group.coordinator: {member} moved from {{}} after {{}}"
+    moved = f"INFO group.member_runner: {member} moved from {{}} after {{}}"
     async with (
         Consumer(**settings(cluster), topics=["orders"], group_id="billing") as consumer,
         doing(lambda: consumer.poll(timeout=1.0)),

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.terminal.connection import Connection, of_environment, of_options
+from aiokafka_lite.cli.terminal.connection import ConnectionOptions, of_environment, of_options
 from aiokafka_lite.errors import ConfigurationError
 
 
@@ -53,7 +53,7 @@ def test_the_error_of_a_misspelled_property_names_its_file(tmp_path: Path) -> No
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.server=kafka:9092\n")
     with pytest.raises(ConfigurationError, match=rf"^{path}: bootstrap.server is not .* mean bootstrap.servers\?"):
-        Connection(None, path, (), None).all_properties()
+        ConnectionOptions(None, path, (), None).all_properties()
 
 
 def test_an_option_may_refer_to_a_secret() -> None:
@@ -81,7 +81,7 @@ async def test_options_override_the_environment_which_overrides_the_file(
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=of-file:1\nclient.id=of-file\nclient.rack=of-file\nsasl.username=of-file\n")
     monkeypatch.setenv("AIOKAFKA_LITE_SASL_USERNAME", "of-environment")
-    properties = Connection("of-option:1", path, ["client.id=of-option"], None).all_properties()
+    properties = ConnectionOptions("of-option:1", path, ["client.id=of-option"], None).all_properties()
     assert properties == {
         "bootstrap.servers": "of-option:1",
         "client.id": "of-option",
@@ -93,14 +93,14 @@ async def test_options_override_the_environment_which_overrides_the_file(
 async def test_given_settings_override_the_file_which_overrides_defaults(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("linger.ms=70\nacks=1\n")
-    producer = Connection(None, path, (), None).producer({"linger": 0.005, "batch_size": 1000}, {"acks": 0})
+    producer = ConnectionOptions(None, path, (), None).producer({"linger": 0.005, "batch_size": 1000}, {"acks": 0})
     assert (producer.config.linger, producer.config.batch_size, producer.config.acks) == (0.07, 1000, 0)
 
 
 async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("group.id=of-file\npartition.assignment.strategy=StickyAssignor\n")
-    connection = Connection(None, path, (), None)
+    connection = ConnectionOptions(None, path, (), None)
     assert connection.group(None) == "of-file"
     assert connection.group("given") == "given"
     consumer = connection.consumer("of-file", topics=["orders"])
@@ -109,10 +109,10 @@ async def test_the_file_may_set_strategies_and_the_group(tmp_path: Path) -> None
 
 async def test_the_producer_refuses_an_unknown_codec() -> None:
     with pytest.raises(ConfigurationError, match=r"compression must be one of .*'lz4'.*, got 'zip'"):
-        Connection(None, None, (), None).producer({}, {"compression": "zip"})
+        ConnectionOptions(None, None, (), None).producer({}, {"compression": "zip"})
 
 
 async def test_an_error_of_the_option_for_time_does_not_blame_a_property() -> None:
-    connection = Connection(None, None, ["default.api.timeout.ms=60000"], 99_999_999)
+    connection = ConnectionOptions(None, None, ["default.api.timeout.ms=60000"], 99_999_999)
     with pytest.raises(ConfigurationError, match=r"^api_timeout must be at most 2,147,483 seconds"):
         connection.new_admin()

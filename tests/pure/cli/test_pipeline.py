@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from aiokafka_lite.cli import main, pipeline
 from aiokafka_lite.cli.pipeline import client_options, reason
-from aiokafka_lite.cli.terminal.connection import Connection
+from aiokafka_lite.cli.terminal.connection import ConnectionOptions
 
 REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
 COMPLETE = (*REQUIRED, "--to-topic", "u")
@@ -63,13 +63,13 @@ def test_options_override_the_file_and_the_environment_is_left_out(
     monkeypatch.setenv("AIOKAFKA_LITE_SASL_PASSWORD", "secret")
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=of-file:1\nsecurity.protocol=SASL_SSL\nsasl.password=env:PASSWORD\n")
-    assert client_options(Connection("host:1", path, ["client.id=a"], None)) == {
+    assert client_options(ConnectionOptions("host:1", path, ["client.id=a"], None)) == {
         "kafka.bootstrap.servers": "host:1",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.password": "env:PASSWORD",
         "kafka.client.id": "a",
     }
-    assert client_options(Connection(None, None, (), None)) == {"kafka.bootstrap.servers": "localhost:9092"}
+    assert client_options(ConnectionOptions(None, None, (), None)) == {"kafka.bootstrap.servers": "localhost:9092"}
 
 
 def test_an_error_of_spark_is_reduced_to_the_line_with_its_cause() -> None:

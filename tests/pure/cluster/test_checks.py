@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.cluster.answer import Answer
+from aiokafka_lite.cluster.answer import MetadataAnswer
 from aiokafka_lite.cluster.checks import MAX_LEADER_EPOCH, is_connectable
 from aiokafka_lite.cluster.metadata import ClusterView, merge_leader
 from aiokafka_lite.errors import ProtocolError
@@ -26,7 +26,7 @@ LAST = 2**31 - 1
 
 def check(message: MetadataResponse) -> None:
     """Read the answer to its end."""
-    list(Answer(message).read({}))
+    list(MetadataAnswer(message).read({}))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka_lite.cluster.answer import Answer
+from aiokafka_lite.cluster.answer import MetadataAnswer
 from aiokafka_lite.cluster.metadata import SLICE, ClusterView, merge_leader, merging
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -354,7 +354,7 @@ def test_a_large_answer_is_merged_in_slices(topics: int, partitions: int) -> Non
     answer = response(
         *(topic(*map(partition, range(partitions)), name=f"t{number}") for number in range(topics)),
     )
-    *slices, view = merging(ClusterView(), Answer(answer), asked=None)
+    *slices, view = merging(ClusterView(), MetadataAnswer(answer), asked=None)
     assert len(slices) >= 4
     assert set(slices) == {None}
     assert view is not None

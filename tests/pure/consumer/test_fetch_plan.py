@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.consumer.fetch.plan import FetchPlan, FetchPlanner
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.position import Reset
+from aiokafka_lite.consumer.position import ResetStrategy
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
 from aiokafka_lite.errors import error_for
 from aiokafka_lite.protocol.records import encode_batch, split_batches
@@ -34,7 +34,7 @@ class Fetched:
     """Partitions of "orders", read from 100 times their number on, and the plan of their broker."""
 
     def __init__(self, count: int, node_id: int = 1) -> None:
-        self.subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, SubscriptionObserver())
+        self.subscription = Subscription(ResetStrategy.EARLIEST, FETCH_SIZE, SubscriptionObserver())
         self.planner = FetchPlanner(node_id, FETCH_MAX)
         self.view = view(count)
         self.subscription.assign(TopicPartition("orders", number) for number in range(count))
@@ -97,7 +97,7 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
         lambda fetched: fetched.pause(fetched.states[0]),
         lambda fetched: fetched.states[0].fail(error_for(29)),
         lambda fetched: fetched.states[0].back_off(10.0),
-        lambda fetched: fetched.states[0].reset_by(Reset.LATEST),
+        lambda fetched: fetched.states[0].reset_by(ResetStrategy.LATEST),
         lambda fetched: fetched.subscription.remove([fetched.states[0].partition]),
     ],
     ids=["paused", "failed", "backing off", "without an offset", "not assigned any more"],
@@ -121,7 +121,7 @@ def test_a_partition_is_fetched_again_at_the_end_of_its_backoff() -> None:
 def test_a_partition_whose_lookup_ended_is_fetched() -> None:
     fetched = Fetched(1)
     state = fetched.states[0]
-    state.reset_by(Reset.LATEST)
+    state.reset_by(ResetStrategy.LATEST)
     assert fetched.asked() == []
     state.end_lookup(state.position.begin_lookup(), 7, None)
     assert [target.offset for target in fetched.plan().targets.values()] == [7]
@@ -278,7 +278,7 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str,
             case "fail":
                 state.fail(error_for(29))
             case "reset":
-                state.reset_by(Reset.LATEST)
+                state.reset_by(ResetStrategy.LATEST)
             case "leave":
                 state.fetch_from(2, None)
             case "come":

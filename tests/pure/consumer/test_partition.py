@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokafka_lite.consumer.chunk import AbortedTransactions
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.position import POSITION, PositionEvent, PositionState, Reset
+from aiokafka_lite.consumer.position import POSITION, PositionEvent, PositionState, ResetStrategy
 from aiokafka_lite.errors import CorruptRecord, IllegalStateError, error_for
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import RecordBatch, encode_batch, split_batches
@@ -32,7 +32,7 @@ def batches(*encoded: bytes) -> list[RecordBatch]:
 
 
 def at(offset: int) -> AssignedPartition:
-    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
+    state = AssignedPartition(ORDERS, ResetStrategy.EARLIEST, 1000)
     state.seek(offset)
     return state
 
@@ -58,7 +58,7 @@ def test_every_pair_of_state_and_event_is_either_in_the_table_or_refused() -> No
 
 
 def test_an_assigned_partition_has_no_position_until_it_is_found() -> None:
-    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
+    state = AssignedPartition(ORDERS, ResetStrategy.EARLIEST, 1000)
     assert state.offset is None
     version = state.position.begin_lookup()
     assert state.offset is None
@@ -67,7 +67,7 @@ def test_an_assigned_partition_has_no_position_until_it_is_found() -> None:
 
 
 def test_an_offset_found_after_a_seek_does_not_undo_the_seek() -> None:
-    state = AssignedPartition(ORDERS, Reset.LATEST, 1000)
+    state = AssignedPartition(ORDERS, ResetStrategy.LATEST, 1000)
     version = state.position.begin_lookup()
     state.seek(5)
     assert not state.end_lookup(version, 1_000, None)
@@ -76,9 +76,9 @@ def test_an_offset_found_after_a_seek_does_not_undo_the_seek() -> None:
 
 
 def test_an_offset_found_for_an_earlier_reset_is_dropped() -> None:
-    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1000)
+    state = AssignedPartition(ORDERS, ResetStrategy.EARLIEST, 1000)
     version = state.position.begin_lookup()
-    state.reset_by(Reset.LATEST)
+    state.reset_by(ResetStrategy.LATEST)
     second = state.position.begin_lookup()
     assert not state.end_lookup(version, 0, None)
     assert state.end_lookup(second, 99, None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiokafka_lite.consumer.buffer import JOINED_BYTES, JOINED_RECORDS
 from aiokafka_lite.consumer.chunk import AbortedTransactions, Chunk
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.position import Reset
+from aiokafka_lite.consumer.position import ResetStrategy
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.messages import AbortedTransaction
 from aiokafka_lite.protocol.records import MAX_HEADERS, encode_batch, split_batches
@@ -38,7 +38,7 @@ def corrupted(encoded: bytes) -> bytes:
 
 
 def fetched(*encoded: bytes, aborted: AbortedTransactions | None = None) -> AssignedPartition:
-    state = AssignedPartition(ORDERS, Reset.EARLIEST, 1 << 20)
+    state = AssignedPartition(ORDERS, ResetStrategy.EARLIEST, 1 << 20)
     state.seek(0)
     state.buffer.add(split_batches(b"".join(encoded)), aborted)
     return state

@@ -9,9 +9,9 @@ import pytest
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.consumer.fetch.fetching import new_partitions
 from aiokafka_lite.consumer.fetch.lookup_plan import plan_lookups
-from aiokafka_lite.consumer.fetch.request import Outcome, classify
+from aiokafka_lite.consumer.fetch.request import FetchOutcome, classify
 from aiokafka_lite.consumer.partition import AssignedPartition
-from aiokafka_lite.consumer.position import Reset
+from aiokafka_lite.consumer.position import ResetStrategy
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.records import encode_batch, split_batches
@@ -33,7 +33,7 @@ def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
 
 def subscribed(count: int) -> tuple[Subscription, list[AssignedPartition]]:
     """Partitions of "orders", read from 100 times their number on."""
-    subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, SubscriptionObserver())
+    subscription = Subscription(ResetStrategy.EARLIEST, FETCH_SIZE, SubscriptionObserver())
     subscription.assign(TopicPartition("orders", number) for number in range(count))
     for number, state in enumerate(subscription):
         state.seek(100 * number)
@@ -47,9 +47,9 @@ def give(state: AssignedPartition, size: int) -> None:
 
 def test_offsets_are_looked_up_at_leaders_and_leaderless_partitions_are_listed() -> None:
     subscription, states = subscribed(4)
-    states[0].reset_by(Reset.EARLIEST)
-    states[1].reset_by(Reset.LATEST)
-    states[2].reset_by(Reset.LATEST)
+    states[0].reset_by(ResetStrategy.EARLIEST)
+    states[1].reset_by(ResetStrategy.LATEST)
+    states[2].reset_by(ResetStrategy.LATEST)
     states[2].back_off(7.0)
     made = plan_lookups(subscription, view([2, 3, 1, None]), now=0.0)
     assert made.by_node == {2: [states[0]], 3: [states[1]]}
@@ -86,17 +86,17 @@ def test_every_error_code_is_classified_and_no_retriable_one_is_raised() -> None
     for code in ErrorCode:
         with case(code):
             outcome = classify(code)
-            assert (outcome is Outcome.DATA) == (code is ErrorCode.NONE)
-            assert (outcome is Outcome.RESET) == (code is ErrorCode.OFFSET_OUT_OF_RANGE)
+            assert (outcome is FetchOutcome.DATA) == (code is ErrorCode.NONE)
+            assert (outcome is FetchOutcome.RESET) == (code is ErrorCode.OFFSET_OUT_OF_RANGE)
             if code.stale_metadata:
-                assert outcome is Outcome.REFRESH
+                assert outcome is FetchOutcome.REFRESH
             elif code.retriable and code is not ErrorCode.CORRUPT_MESSAGE:
-                assert outcome in (Outcome.RETRY, Outcome.REFRESH)
+                assert outcome in (FetchOutcome.RETRY, FetchOutcome.REFRESH)
 
 
 def test_two_codes_are_classified_as_in_javas_consumer_and_not_by_the_shared_rule() -> None:
-    assert classify(ErrorCode.UNKNOWN_SERVER_ERROR) is Outcome.RETRY
-    assert classify(ErrorCode.CORRUPT_MESSAGE) is Outcome.RAISE
+    assert classify(ErrorCode.UNKNOWN_SERVER_ERROR) is FetchOutcome.RETRY
+    assert classify(ErrorCode.CORRUPT_MESSAGE) is FetchOutcome.RAISE
 
 
 class Recording(SubscriptionObserver):
@@ -104,7 +104,7 @@ class Recording(SubscriptionObserver):
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, object]] = []
-        self.subscription = Subscription(Reset.EARLIEST, FETCH_SIZE, self)
+        self.subscription = Subscription(ResetStrategy.EARLIEST, FETCH_SIZE, self)
 
     def settle(self) -> None:
         assigned = self.subscription.partitions.get(FIRST)

@@ -12,7 +12,7 @@ from aiokafka_lite.acls import (
     AclPermission,
     AclResourceType,
 )
-from aiokafka_lite.embedded.security.acls import Acls
+from aiokafka_lite.embedded.security.acls import AclStore
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 ALICE, BOB = "User:alice", "User:bob"
@@ -34,14 +34,14 @@ def acl(
     return AclBinding(TOPIC, name, principal, operation, permission, host, pattern)
 
 
-def acls(*bindings: AclBinding, super_users: tuple[str, ...] = (), default: bool = False) -> Acls:
-    made = Acls(super_users, allow_without_acl=default)
+def acls(*bindings: AclBinding, super_users: tuple[str, ...] = (), default: bool = False) -> AclStore:
+    made = AclStore(super_users, allow_without_acl=default)
     for binding in bindings:
         made.create(binding)
     return made
 
 
-def may(made: Acls, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
+def may(made: AclStore, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
     return made.allows(principal, host, operation, TOPIC, name)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from aiokafka_lite.embedded.connection_limits import LONGEST_SILENCE, ConnectionLimits
-from aiokafka_lite.embedded.quotas import QuotaLimits, Quotas
+from aiokafka_lite.embedded.quotas import QuotaLimits, QuotaManager
 from aiokafka_lite.embedded.settings.configs import ClusterSettings
 
 OF_ALL, OF_LISTENER, OF_ADDRESS = "max.connections", "listener.name.a.max.connections", "max.connections.per.ip"
@@ -34,7 +34,7 @@ def room(configs: dict[str, str], *connections: Connection) -> tuple[bool, list[
     def clock() -> float:
         return LONGEST_SILENCE + 0.1
 
-    limits = ConnectionLimits(settings, Quotas(QuotaLimits(), clock, settings), clock)
+    limits = ConnectionLimits(settings, QuotaManager(QuotaLimits(), clock, settings), clock)
     left = dict.fromkeys(connections)
     has_room = limits.make_room(left, "a", "1")
     replaced = [place for place, each in enumerate(connections) if each.is_replaced]

@@ -13,14 +13,14 @@ from aiokafka_lite.embedded.coordinators.groups.assignors import TopicIdPartitio
 from aiokafka_lite.embedded.coordinators.groups.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
-    HeartbeatAnswer,
+    HeartbeatResult,
     MemberHeartbeat,
 )
 from aiokafka_lite.embedded.coordinators.groups.consumer_group_members import LEAVE_STATIC
 from aiokafka_lite.embedded.coordinators.groups.consumer_group_records import read_consumer_key
 from aiokafka_lite.embedded.coordinators.groups.heartbeat_group import LEAVE, GroupEnvironment, GroupRefusal
 from aiokafka_lite.embedded.coordinators.log import Rows
-from aiokafka_lite.embedded.metadata.topics import PartitionState, Topic
+from aiokafka_lite.embedded.metadata.topics import PartitionRegistration, Topic
 from aiokafka_lite.embedded.metadata.view import MetadataView
 from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
@@ -72,14 +72,14 @@ class World:
                 self.log[kind, member_id] = value
 
     def topic(self, name: str, partitions: int) -> None:
-        state = PartitionState((1,), (1,), 1)
+        state = PartitionRegistration((1,), (1,), 1)
         self.metadata.put(Topic(name, name.encode().ljust(16), (state,) * partitions, TopicConfig.parse({}, {})))
 
-    def heartbeat(self, member_id: str, epoch: int, owned: object = None, **values: object) -> HeartbeatAnswer:
+    def heartbeat(self, member_id: str, epoch: int, owned: object = None, **values: object) -> HeartbeatResult:
         request = MemberHeartbeat(member_id, epoch, "c", "/h")._replace(owned=owned, **values)  # type: ignore[arg-type]
         return self.group.heartbeat(request, lambda name: not name.startswith("secret"))
 
-    def join(self, member_id: str, *topics: str, **values: object) -> HeartbeatAnswer:
+    def join(self, member_id: str, *topics: str, **values: object) -> HeartbeatResult:
         wanted = {"rebalance_timeout": REBALANCE, "topics": topics} | values
         return self.heartbeat(member_id, 0, frozenset(), **wanted)
 
@@ -178,7 +178,7 @@ async def test_assignments_are_computed_at_most_once_in_the_interval() -> None:
     world = World(consumer_assignment_interval_ms=1000)
     world.topic("t", 4)
     world.join("a", "t")
-    assert world.join("b", "t") == HeartbeatAnswer("b", 2, frozenset())
+    assert world.join("b", "t") == HeartbeatResult("b", 2, frozenset())
     assert world.group.state is ConsumerGroupState.ASSIGNING
     world.now_ms += 1000
     assert world.heartbeat("b", 2).epoch == 2

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokafka_lite.embedded.log.log import EpochEnd, Log, OffsetOutOfRange, StoredBatch
+from aiokafka_lite.embedded.log.log import EpochEnd, Log, OffsetOutsideLog, StoredBatch
 from tests.pure.embedded.batches import stored
 
 
@@ -48,7 +48,7 @@ def test_a_read_outside_the_log_is_out_of_range() -> None:
     log = filled(2, 2)
     log.delete_before(2)
     for offset in (1, 5, -1):
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetOutsideLog):
             log.read(offset, 100, 4)
 
 

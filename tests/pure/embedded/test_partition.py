@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aiokafka_lite.embedded.log.producer_state import Marker
 from aiokafka_lite.embedded.log.validator import RecordsRejected, parse_produced
-from aiokafka_lite.embedded.metadata.topics import PartitionState
+from aiokafka_lite.embedded.metadata.topics import PartitionRegistration
 from aiokafka_lite.embedded.replicas.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
 from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
@@ -23,7 +23,7 @@ NOW_MS = 1_000_000
 def leader(isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] | None = None, **configs: str) -> Partition:
     own = {name.replace("_", "."): value for name, value in configs.items()}
     partition = Partition(("t", 0), bytes(16), 1, TopicConfig.parse(own, {}))
-    partition.become(PartitionState(replicas or isr, isr, leader=1, leader_epoch=3), now=0.0)
+    partition.become(PartitionRegistration(replicas or isr, isr, leader=1, leader_epoch=3), now=0.0)
     return partition
 
 
@@ -231,7 +231,9 @@ class HighWatermarkMachine(RuleBasedStateMachine):
             assert self.partition.may_join_isr(node)
             self.isr.add(node)
         state = self.partition.state
-        self.partition.become(PartitionState((1, 2, 3), tuple(sorted(self.isr)), 1, 3, state.partition_epoch + 1), 0.0)
+        self.partition.become(
+            PartitionRegistration((1, 2, 3), tuple(sorted(self.isr)), 1, 3, state.partition_epoch + 1), 0.0
+        )
         self.settle()
 
     @invariant()

@@ -24,7 +24,14 @@ from aiokafka_lite.embedded.security.sasl_verifiers import (
 from aiokafka_lite.embedded.security.scram_users import ScramUsers
 from aiokafka_lite.embedded.settings.configs import ClusterSettings
 from aiokafka_lite.errors import AuthenticationError
-from aiokafka_lite.protocol.sasl import Derivation, Exchange, OAuthBearerExchange, PlainExchange, ScramExchange, derive
+from aiokafka_lite.protocol.sasl import (
+    Derivation,
+    OAuthBearerExchange,
+    PlainExchange,
+    SaslExchange,
+    ScramExchange,
+    derive,
+)
 
 NOW = 1_000_000.0
 USERS = {"alice": "pencil", "zoe=,": "pass wörd Ⅸ"}
@@ -46,7 +53,7 @@ def bearer() -> OAuthBearerVerifier:
     return OAuthBearerVerifier(None, lambda: NOW)
 
 
-def log_in(client: Exchange, verifier: SaslVerifier) -> Accepted | None:
+def log_in(client: SaslExchange, verifier: SaslVerifier) -> Accepted | None:
     """Exchange messages until the client is content. Raises the error of the side that refuses first."""
     step = client.begin()
     while step is not None:

@@ -11,8 +11,8 @@ import pytest
 from aiokafka_lite.embedded.coordinators.transactions import transaction as decisions
 from aiokafka_lite.embedded.coordinators.transactions.transaction import (
     TRANSITIONS,
-    Transaction,
     TransactionEvent,
+    TransactionMetadata,
     TransactionRefused,
     TransactionState,
 )
@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.records import single_batch
 from tests.pure.embedded.batches import produced
 
 NOW = 1000
-FRESH = Transaction("id", 7, 3, 60_000)
+FRESH = TransactionMetadata("id", 7, 3, 60_000)
 OPEN = replace(FRESH, state=TransactionState.ONGOING, partitions=frozenset({("t", 0)}), started_at=NOW)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aiokafka_lite.aio.retry import Backoff
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, KafkaTimeout
-from aiokafka_lite.producer.batch import Batch, BatchFactory
+from aiokafka_lite.producer.batch import BatchFactory, ProducerBatch
 from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionState
 from aiokafka_lite.producer.partition_batches import Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
@@ -22,9 +22,9 @@ WINDOW = 5
 HERE = TopicPartition("t", 0)
 
 
-def a_batch(*values: bytes) -> Batch:
+def a_batch(*values: bytes) -> ProducerBatch:
     """Return a batch with these records."""
-    batch = Batch(*HERE, BatchBuilder(), 0.0, 120.0)
+    batch = ProducerBatch(*HERE, BatchBuilder(), 0.0, 120.0)
     for value in values:
         batch.builder.append(0, None, value)
     return batch
@@ -64,7 +64,7 @@ def a_partition(
     return partition
 
 
-def append(partition: PartitionProducer, *values: bytes) -> Batch:
+def append(partition: PartitionProducer, *values: bytes) -> ProducerBatch:
     """Append a record for each value to the open batch of a partition, or to a new one. Returns the batch."""
     for value in values:
         batch, _, _ = partition.append(None, value, (), 0, len(value))
@@ -109,10 +109,10 @@ class Simulation:
     def __init__(self, *, idempotent: bool) -> None:
         self.partition = a_partition(idempotent=idempotent, introduced=False)
         self.log = Log()
-        self.appended: list[Batch] = []
-        self.values: dict[Batch, list[bytes]] = {}
-        self.wire: deque[tuple[Batch, ProducerIdAndEpoch, int]] = deque()  # written, not read by the broker
-        self.answers: deque[tuple[Batch, ErrorCode, int]] = deque()
+        self.appended: list[ProducerBatch] = []
+        self.values: dict[ProducerBatch, list[bytes]] = {}
+        self.wire: deque[tuple[ProducerBatch, ProducerIdAndEpoch, int]] = deque()  # written, not read by the broker
+        self.answers: deque[tuple[ProducerBatch, ErrorCode, int]] = deque()
         self.fatal = False
         self._number = 0
         self._epoch = 0
@@ -174,7 +174,7 @@ class Simulation:
                 self._fail(batch)
         self._do(following)
 
-    def _split(self, batch: Batch) -> Next:
+    def _split(self, batch: ProducerBatch) -> Next:
         if batch.settled:
             return self.partition.split(batch, [])
         parts = [a_batch(value) for value in self.values[batch]]
@@ -218,7 +218,7 @@ class Simulation:
             self.broker_writes()
             self.answer_arrives()
 
-    def _fail(self, batch: Batch) -> None:
+    def _fail(self, batch: ProducerBatch) -> None:
         batch.fail(KafkaTimeout("too late"))
         batch.observe()
 

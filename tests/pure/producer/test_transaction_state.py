@@ -9,13 +9,13 @@ import pytest
 from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaTimeout, error_for
 from aiokafka_lite.producer.transactions.state import (
     TRANSITIONS,
-    TransactionEvent,
+    ProducerTransactionEvent,
+    ProducerTransactionState,
     TransactionMachine,
-    TransactionState,
 )
 
-S, E = TransactionState, TransactionEvent
-TO_STATE: dict[TransactionState, list[TransactionEvent]] = {
+S, E = ProducerTransactionState, ProducerTransactionEvent
+TO_STATE: dict[ProducerTransactionState, list[ProducerTransactionEvent]] = {
     S.UNINITIALIZED: [],
     S.INITIALIZING: [E.INITIALIZE],
     S.READY: [E.INITIALIZE, E.INITIALIZED],
@@ -30,7 +30,7 @@ TO_STATE: dict[TransactionState, list[TransactionEvent]] = {
 CAUSE = KafkaTimeout("the first failure")
 
 
-def machine_in(state: TransactionState) -> TransactionMachine:
+def machine_in(state: ProducerTransactionState) -> TransactionMachine:
     machine = TransactionMachine()
     for event in TO_STATE[state]:
         machine.happened(event, CAUSE if event in (E.FAILED, E.REFUSED) else None)
@@ -40,7 +40,7 @@ def machine_in(state: TransactionState) -> TransactionMachine:
 
 @pytest.mark.parametrize(("state", "event"), list(product(S, E)))
 def test_every_pair_of_state_and_event_follows_the_table_or_is_refused(
-    state: TransactionState, event: TransactionEvent
+    state: ProducerTransactionState, event: ProducerTransactionEvent
 ) -> None:
     machine = machine_in(state)
     following = TRANSITIONS[state].get(event)
@@ -54,7 +54,7 @@ def test_every_pair_of_state_and_event_follows_the_table_or_is_refused(
 
 
 @pytest.mark.parametrize("state", S)
-def test_records_are_accepted_in_an_open_transaction_only(state: TransactionState) -> None:
+def test_records_are_accepted_in_an_open_transaction_only(state: ProducerTransactionState) -> None:
     machine = machine_in(state)
     refusal = machine.refusal()
     assert (refusal is None) is (state is S.IN_TRANSACTION) is machine.is_open

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
-from aiokafka_lite.producer.batch import Batch
+from aiokafka_lite.producer.batch import ProducerBatch
 from aiokafka_lite.producer.partition import PartitionProducer
 from aiokafka_lite.producer.producer_ids import NO_SEQUENCE, ProducerIdAndEpoch
 from aiokafka_lite.producer.transactional_ids import TransactionalIds
@@ -35,7 +35,7 @@ def partition_of(ids: TransactionalIds) -> PartitionProducer:
     return a_partition(ids=ids, introduced=False)
 
 
-def sent(partition: PartitionProducer, *values: bytes) -> Batch:
+def sent(partition: PartitionProducer, *values: bytes) -> ProducerBatch:
     append(partition, *values)
     partition.seal()
     batch = partition.take()

@@ -13,7 +13,15 @@ import pytest
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.settings.config import MIB, ConsumerConfig
 from aiokafka_lite.spark import options
-from aiokafka_lite.spark.bounds import Assign, Edge, Offsets, Subscribe, SubscribePattern, Timestamps, Unmatched
+from aiokafka_lite.spark.bounds import (
+    AssignStrategy,
+    Edge,
+    ExplicitOffsets,
+    SubscribePatternStrategy,
+    SubscribeStrategy,
+    Timestamps,
+    Unmatched,
+)
 from aiokafka_lite.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -55,9 +63,9 @@ def test_names_count_in_any_case_as_spark_lowers_them() -> None:
 @pytest.mark.parametrize(
     "name, text, selection",
     [
-        ("subscribe", " b, a,,b ", Subscribe(("b", "a"))),
-        ("subscribePattern", "orders-.*", SubscribePattern("orders-.*")),
-        ("assign", '{"t":[1,0,1]}', Assign((T0, T1))),
+        ("subscribe", " b, a,,b ", SubscribeStrategy(("b", "a"))),
+        ("subscribePattern", "orders-.*", SubscribePatternStrategy("orders-.*")),
+        ("assign", '{"t":[1,0,1]}', AssignStrategy((T0, T1))),
     ],
 )
 def test_one_option_selects_the_partitions(name: str, text: str, selection: object) -> None:
@@ -68,7 +76,7 @@ def test_one_time_overrides_times_by_partition_which_override_offsets() -> None:
     offsets = {"startingOffsets": '{"t":{"0":5}}'}
     times = {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'}
     time = {"startingTimestamp": "2000"}
-    assert stream(**offsets).starting == Offsets({T0: 5})
+    assert stream(**offsets).starting == ExplicitOffsets({T0: 5})
     assert stream(**offsets, **times).starting == Timestamps({T0: 1000}, Unmatched.ERROR)
     assert stream(**offsets, **times, **time).starting == Timestamps(2000, Unmatched.ERROR)
     assert stream(**time, startingOffsetsByTimestampStrategy="latest").starting == Timestamps(2000, Unmatched.LATEST)
@@ -77,9 +85,9 @@ def test_one_time_overrides_times_by_partition_which_override_offsets() -> None:
 
 
 def test_special_offsets_are_the_earliest_and_the_latest() -> None:
-    assert batch(startingOffsets='{"t":{"0":-2,"1":7}}').starting == Offsets({T0: -2, T1: 7})
-    assert batch(endingOffsets='{"t":{"0":-1}}').ending == Offsets({T0: -1})
-    assert stream(startingOffsets='{"t":{"0":-1}}').starting == Offsets({T0: -1})
+    assert batch(startingOffsets='{"t":{"0":-2,"1":7}}').starting == ExplicitOffsets({T0: -2, T1: 7})
+    assert batch(endingOffsets='{"t":{"0":-1}}').ending == ExplicitOffsets({T0: -1})
+    assert stream(startingOffsets='{"t":{"0":-1}}').starting == ExplicitOffsets({T0: -1})
 
 
 @pytest.mark.parametrize(
@@ -228,7 +236,7 @@ def test_a_batch_does_not_end_before_the_time_at_which_it_begins(
 )
 def test_a_pattern_is_found_anywhere_in_a_name(pattern: str, matches: bool) -> None:
     """As in Spark's own connector, so that a query reads the same topics."""
-    assert SubscribePattern(pattern).matches("my-orders-2") is matches
+    assert SubscribePatternStrategy(pattern).matches("my-orders-2") is matches
 
 
 def test_a_wrong_option_is_refused_when_the_kind_of_read_is_unknown() -> None:

@@ -106,7 +106,7 @@ class MemberHeartbeat(NamedTuple):
         return self.owned is not None and self.owned <= member.assigned.keys()
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The epoch of a member, and its partitions if they changed."""
 
     member_id: str
@@ -120,6 +120,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
     ``persist`` takes the records that changed, and raises GroupRefusal if the log refuses them. ``assignors`` are the
     names that members may choose, the default first. ``downgrade`` is called after a member left. It may replace this
     group by a classic group, and returns whether it did.
+
+    ``ConsumerGroup`` of ``consumer`` is a client that is a member of such a group.
     """
 
     type = protocol_type = "consumer"
@@ -159,7 +161,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
 
     # Heartbeats.
 
-    def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool] | None) -> HeartbeatAnswer:
+    def heartbeat(self, request: MemberHeartbeat, may_describe: Callable[[str], bool] | None) -> HeartbeatResult:
         """Handle the heartbeat of a new or known member. Raises GroupRefusal.
 
         ``may_describe`` limits the topics that regular expressions match. None keeps the topics of the last match.
@@ -187,7 +189,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             self._last_assignment = self._now()
         # As in Kafka, an answer without partitions means that the partitions did not change.
         is_needed = request.epoch == JOIN or request.is_full or member.assigned.keys() != before
-        return HeartbeatAnswer(member.member_id, member.epoch, frozenset(member.assigned) if is_needed else None)
+        return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if is_needed else None)
 
     def _find_for(self, request: MemberHeartbeat) -> ConsumerMember:
         """Return the member of a heartbeat, or a new member. A static member that returns may still have its old id."""
@@ -300,7 +302,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
 
     # Leaving.
 
-    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
         """Handle a member that leaves, with epoch -1, or -2 if it is static and will return. Raises GroupRefusal.
 
         An operator removes a static member by its instance id alone.
@@ -320,7 +322,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
             self._save(member)
         else:
             self._fence(member)
-        return HeartbeatAnswer(member_id, epoch)
+        return HeartbeatResult(member_id, epoch)
 
     def _session_timeout(self, member: ConsumerMember) -> float:
         return super()._session_timeout(member) if member.classic is None else member.classic.session_timeout

@@ -25,7 +25,10 @@ LEAVE_STATIC = -2
 
 
 class MemberState(IntEnum):
-    """The state of a member, numbered as in Kafka's records."""
+    """The state of a member, numbered as in Kafka's records.
+
+    ``MemberState`` of ``group`` is the state that the member itself is in.
+    """
 
     STABLE = 0
     """The member has the partitions of the target at its epoch."""
@@ -48,6 +51,8 @@ class ConsumerMember(HeartbeatMember):
 
     ``assigned`` and ``revoking`` have the member epoch at which each partition was assigned. ``revocation`` also
     expires a ``classic`` member that does not join or sync in time.
+
+    ``ConsumerMember`` of ``group`` is the member as its own client sees it.
     """
 
     instance_id: str | None = None

@@ -26,7 +26,7 @@ from ...settings.resource_configs import group_number
 from ..log import Rows
 from ..streams.group import StreamsGroup
 from .classic_members import ClassicMembers
-from .consumer_group import ConsumerGroup, HeartbeatAnswer, MemberHeartbeat
+from .consumer_group import ConsumerGroup, HeartbeatResult, MemberHeartbeat
 from .group import Group, check_commit
 from .heartbeat_group import GroupRefusal
 from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
@@ -172,7 +172,7 @@ class GroupCoordinator:
 
     def consumer_heartbeat(
         self, group_id: str, request: MemberHeartbeat, may_describe: Callable[[str], bool]
-    ) -> HeartbeatAnswer:
+    ) -> HeartbeatResult:
         """ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
         group = self._consumer_group(group_id, request.epoch)
         if not request.member_id:
@@ -181,7 +181,7 @@ class GroupCoordinator:
         self._hosted.put(group)
         return answer
 
-    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatAnswer:
+    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that leaves. Raises GroupRefusal."""
         return self._consumer_group(group_id, epoch).leave(member_id, instance_id, epoch)
 

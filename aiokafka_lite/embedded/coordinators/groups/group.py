@@ -33,7 +33,10 @@ NEW_MEMBER_JOIN_TIMEOUT = 300.0
 
 
 class GroupState(Enum):
-    """The state of a group."""
+    """The state of a group.
+
+    ``GroupState`` of ``admin`` is this state as a client reads it.
+    """
 
     EMPTY = "no members; the group may still have offsets"
     PREPARING_REBALANCE = "members must join again; joins wait until all have joined or the timeout passes"

@@ -53,6 +53,8 @@ class Member:
 
     ``joining`` and ``syncing`` are the answers that the member waits for. ``is_new`` is true until the member is part
     of a generation; its session timeout applies from then on. ``session`` is the timer that expires the member.
+
+    ``Member`` of ``group`` is the member as its own client sees it.
     """
 
     member_id: str

@@ -1,6 +1,6 @@
 """A share group (KIP-932): its members, their epochs and assignments, and the state of its share partitions.
 
-It decides and never waits. Its owner, ``ShareGroups``, has the timers and the log.
+It decides and never waits. Its owner, ``HostedShareGroups``, has the timers and the log.
 
 Rules:
 
@@ -60,7 +60,10 @@ class ShareState:
 
 @dataclass(slots=True)
 class ShareMember:
-    """A member. ``assigned`` are its partitions, ``is_unsent`` whether the member has not received them yet."""
+    """A member. ``assigned`` are its partitions, ``is_unsent`` whether the member has not received them yet.
+
+    ``ShareMember`` of ``share`` is the member as its own client sees it.
+    """
 
     member_id: str
     rack_id: str | None
@@ -93,7 +96,7 @@ class ShareHeartbeat:
 
 
 class ShareGroup:
-    """A share group. Owner: the cluster's ``ShareGroups``."""
+    """A share group. Owner: the cluster's ``HostedShareGroups``."""
 
     type = protocol_type = "share"
 

@@ -54,7 +54,7 @@ class ShareBroker(Protocol):
     def share_log(self) -> ShareStateLog: ...
 
 
-class ShareGroups:
+class HostedShareGroups:
     """Owner: the EmbeddedCluster. ``nodes`` are all brokers by their ids."""
 
     def __init__(self, nodes: Mapping[int, ShareBroker], controller: Controller, now_ms: Callable[[], int]) -> None:
@@ -65,7 +65,7 @@ class ShareGroups:
         self._sessions: dict[tuple[str, str], asyncio.TimerHandle] = {}  # by group and member
 
     def __repr__(self) -> str:
-        return f"<ShareGroups groups={len(self._groups)} members={len(self._sessions)}>"
+        return f"<HostedShareGroups groups={len(self._groups)} members={len(self._sessions)}>"
 
     def __iter__(self) -> Iterator[ShareGroup]:
         return iter(self._groups.values())

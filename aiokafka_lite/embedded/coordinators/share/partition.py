@@ -75,7 +75,10 @@ _DONE = (_S.ACKNOWLEDGED, _S.ARCHIVED)
 
 
 class AcknowledgeType(IntEnum):
-    """The types of acknowledgements, by their numbers in ShareFetch and ShareAcknowledge."""
+    """The types of acknowledgements, by their numbers in ShareFetch and ShareAcknowledge.
+
+    ``AcknowledgeType`` of ``share`` is the member's side, and explains each type.
+    """
 
     GAP = 0
     ACCEPT = 1

@@ -29,7 +29,7 @@ from ...replicas.purgatory import DelayedOperation
 from ...settings.resource_configs import DURATION
 from ..groups.assignors import TopicIdPartition
 from .group import ShareState
-from .groups import ShareGroups
+from .groups import HostedShareGroups
 from .partition import (
     UNINITIALIZED,
     Acknowledgement,
@@ -114,7 +114,11 @@ class SharePartitions:
     """Owner: the node."""
 
     def __init__(
-        self, metadata: MetadataView, replica_manager: ReplicaManager, groups: ShareGroups, now_ms: Callable[[], int]
+        self,
+        metadata: MetadataView,
+        replica_manager: ReplicaManager,
+        groups: HostedShareGroups,
+        now_ms: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._replica_manager = replica_manager

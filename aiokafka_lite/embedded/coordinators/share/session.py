@@ -32,7 +32,10 @@ class SessionRefused(Exception):
 
 
 class ShareSession:
-    """The partitions of a member at one leader. Owner: the node's ShareSessions."""
+    """The partitions of a member at one leader. Owner: the node's ShareSessions.
+
+    ``ShareSession`` of ``share`` is the client's copy.
+    """
 
     def __init__(self, connection_id: int) -> None:
         self.connection_id = connection_id

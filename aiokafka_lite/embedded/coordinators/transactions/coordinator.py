@@ -33,7 +33,7 @@ from ...settings.configs import BrokerSettings
 from . import transaction as decisions
 from .log import TransactionLog
 from .requests import TransactionRequests
-from .transaction import GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, Transaction, TransactionRefused
+from .transaction import GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata, TransactionRefused
 from .transaction import TransactionEvent as Event
 from .transaction import TransactionState as State
 
@@ -60,10 +60,10 @@ class _Hosted:
     ``started`` is the loop's time at which the transaction began, because timeouts use the loop's clock.
     """
 
-    value: Transaction
+    value: TransactionMetadata
     coordinator_epoch: int
     started: float = 0.0
-    pending: Transaction | None = None
+    pending: TransactionMetadata | None = None
 
 
 class TransactionCoordinator:
@@ -174,7 +174,9 @@ class TransactionCoordinator:
     def _host(self, transactional_id: str, timeout_ms: int) -> _Hosted:
         index = self.log.partition_for(transactional_id)
         assert index is not None
-        value = Transaction(transactional_id, self._next_producer_id(), NO_EPOCH, timeout_ms, updated_at=self._now_ms())
+        value = TransactionMetadata(
+            transactional_id, self._next_producer_id(), NO_EPOCH, timeout_ms, updated_at=self._now_ms()
+        )
         hosted = self._hosted[transactional_id] = _Hosted(value, self._led[index])
         return hosted
 
@@ -245,7 +247,7 @@ class TransactionCoordinator:
             return ProducerResult(refusal.code)
         return await self._result(hosted, following)
 
-    async def _result(self, hosted: _Hosted, following: Transaction) -> ProducerResult:
+    async def _result(self, hosted: _Hosted, following: TransactionMetadata) -> ProducerResult:
         error = await self._change(hosted, following)
         return ProducerResult(error) if error else ProducerResult(error, *following.identity)
 
@@ -265,12 +267,12 @@ class TransactionCoordinator:
 
     # Administration.
 
-    def get(self, transactional_id: str) -> Transaction | None:
+    def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return a transactional id of this node."""
         hosted = self._hosted.get(transactional_id)
         return None if hosted is None else hosted.value
 
-    def all(self) -> Iterator[Transaction]:
+    def all(self) -> Iterator[TransactionMetadata]:
         """Return the transactional ids of this node."""
         return (hosted.value for hosted in list(self._hosted.values()))
 
@@ -298,20 +300,20 @@ class TransactionCoordinator:
 
     # Changes.
 
-    def _aborted(self, fenced: Transaction) -> Transaction:
+    def _aborted(self, fenced: TransactionMetadata) -> TransactionMetadata:
         return decisions.abort_fenced(fenced, self._generation(), self._next_producer_id, self._now_ms())
 
-    async def _change(self, hosted: _Hosted, following: Transaction) -> ErrorCode:
+    async def _change(self, hosted: _Hosted, following: TransactionMetadata) -> ErrorCode:
         """Write a change and wait for it. The same value needs no write."""
         return ErrorCode.NONE if following is hosted.value else await self._start_change(hosted, following)
 
-    def _start_change(self, hosted: _Hosted, following: Transaction) -> asyncio.Future[ErrorCode]:
+    def _start_change(self, hosted: _Hosted, following: TransactionMetadata) -> asyncio.Future[ErrorCode]:
         hosted.pending = following
         written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._start(lambda: self._write(hosted, following, written), following.transactional_id)
         return written
 
-    async def _write(self, hosted: _Hosted, following: Transaction, written: asyncio.Future[ErrorCode]) -> None:
+    async def _write(self, hosted: _Hosted, following: TransactionMetadata, written: asyncio.Future[ErrorCode]) -> None:
         error = await self.log.write(following, WRITE_TIMEOUT)
         # Also after a failed write, so that the client can try again.
         hosted.pending = None
@@ -335,7 +337,7 @@ class TransactionCoordinator:
     def _start_markers(self, hosted: _Hosted) -> None:
         self._start(lambda: self._write_markers(hosted, hosted.value), hosted.value.transactional_id)
 
-    async def _write_markers(self, hosted: _Hosted, ending: Transaction) -> None:
+    async def _write_markers(self, hosted: _Hosted, ending: TransactionMetadata) -> None:
         """Write the markers to all partitions of a transaction, then record that it is complete."""
         marker = Marker(
             ending.producer_id,

@@ -14,7 +14,7 @@ from .records import (
     TransactionLogValue,
     transaction_key,
 )
-from .transaction import Transaction, TransactionState
+from .transaction import TransactionMetadata, TransactionState
 
 
 class TransactionLog(CoordinatorLog):
@@ -22,9 +22,9 @@ class TransactionLog(CoordinatorLog):
 
     topic = TRANSACTION_TOPIC
 
-    def read(self, index: int) -> dict[str, Transaction]:
+    def read(self, index: int) -> dict[str, TransactionMetadata]:
         """Return the transactional ids of a partition."""
-        found: dict[str, Transaction] = {}
+        found: dict[str, TransactionMetadata] = {}
         for stored in self._batches(index):
             columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
             for key, value in zip(columns.keys, columns.values):
@@ -37,7 +37,7 @@ class TransactionLog(CoordinatorLog):
                     found[name] = _decode(name, decode_versioned(TransactionLogValue, value)[0])
         return found
 
-    async def write(self, transaction: Transaction, timeout: float) -> ErrorCode:
+    async def write(self, transaction: TransactionMetadata, timeout: float) -> ErrorCode:
         """Write a transactional id, or the end of a dead one, and wait up to ``timeout`` seconds for the replicas.
 
         As in Kafka, producers get UNKNOWN_SERVER_ERROR for an error that is not in ``WRITE_ERRORS``.
@@ -48,7 +48,7 @@ class TransactionLog(CoordinatorLog):
         return error and WRITE_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _encode(transaction: Transaction) -> bytes:
+def _encode(transaction: TransactionMetadata) -> bytes:
     topics = by_topic(sorted(transaction.partitions))
     partitions = [TransactionLogPartitions(topic=name, partition_ids=indexes) for name, indexes in topics.items()]
     value = TransactionLogValue(
@@ -66,8 +66,8 @@ def _encode(transaction: Transaction) -> bytes:
     return encode_versioned(value, 1)
 
 
-def _decode(transactional_id: str, value: TransactionLogValue) -> Transaction:
-    return Transaction(
+def _decode(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
+    return TransactionMetadata(
         transactional_id,
         value.producer_id,
         value.producer_epoch,

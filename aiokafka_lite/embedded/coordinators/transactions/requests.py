@@ -26,7 +26,7 @@ _SETTLED = {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACT
 """The results after which a marker is not sent again: it is written, or a newer producer or coordinator wrote one."""
 
 
-class Coordinator(Protocol):
+class VerifyingCoordinator(Protocol):
     """The part of a transaction coordinator that leaders ask."""
 
     async def confirm(
@@ -49,7 +49,7 @@ class TransactionalBroker(Protocol):
     def is_running(self) -> bool: ...
 
     @property
-    def transactions(self) -> Coordinator: ...
+    def transactions(self) -> VerifyingCoordinator: ...
 
     async def write_marker(self, key: PartitionKey, marker: Marker) -> ErrorCode: ...
 

@@ -1,8 +1,9 @@
 """The coordinator's state of one transactional id: the state machine, and the decision about each request. Pure.
 
-A ``Transaction`` is an immutable value. A function of this file takes the present value and returns the next one, or
-raises ``TransactionRefused`` with Kafka's error code. The same value means that there is nothing to write: the request
-repeats a request that succeeded. The coordinator writes the next value to the log before it uses it.
+A ``TransactionMetadata`` is an immutable value. A function of this file takes the present value and returns the
+next one, or raises ``TransactionRefused`` with Kafka's error code. The same value means that there is nothing to
+write: the request repeats a request that succeeded. The coordinator writes the next value to the log before it
+uses it.
 
 Rules of this file:
 
@@ -39,7 +40,10 @@ GENERATION_2 = 2
 
 
 class TransactionState(Enum):
-    """The state of a transactional id."""
+    """The state of a transactional id.
+
+    ``TransactionState`` of ``admin`` is this state as a client reads it.
+    """
 
     EMPTY = "a producer has the id and an epoch; there has been no transaction in this epoch"
     ONGOING = "a transaction is open and has partitions"
@@ -112,7 +116,7 @@ class TransactionRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionMetadata:
     """A transactional id. Times are in milliseconds since the epoch, -1 is none.
 
     ``last_epoch`` is the epoch before the present one if its producer may continue (KIP-360), else -1.
@@ -148,18 +152,18 @@ class Transaction:
     def expired(self, now_ms: int, expiration_ms: int) -> bool:
         return _E.EXPIRE in TRANSITIONS[self.state] and self.updated_at + expiration_ms <= now_ms
 
-    def advance(self, event: TransactionEvent, now_ms: int, **changes: object) -> Transaction:
+    def advance(self, event: TransactionEvent, now_ms: int, **changes: object) -> TransactionMetadata:
         """Return the value after an event. Raises IllegalStateError if the state does not allow the event."""
         return replace(self, state=next_state(TRANSITIONS, self.state, event), updated_at=now_ms, **changes)  # type: ignore[arg-type]
 
 
 def initialize(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     timeout_ms: int,
     old: tuple[int, int] | None,
     new_producer_id: Callable[[], int],
     now_ms: int,
-) -> Transaction:
+) -> TransactionMetadata:
     """InitProducerId. ``old`` is the producer's id and epoch, None for a new producer.
 
     ``new_producer_id`` is used if the epoch is exhausted. While a transaction is open the next value is
@@ -199,7 +203,7 @@ def initialize(
     )
 
 
-def _may_continue(transaction: Transaction, old: tuple[int, int]) -> bool:
+def _may_continue(transaction: TransactionMetadata, old: tuple[int, int]) -> bool:
     """Return whether a producer has the present producer id, or the previous producer id in its last epoch."""
     # Without an epoch, the coordinator has just created the id: there is no older producer to fence.
     if transaction.producer_epoch == NO_EPOCH or old[0] == transaction.producer_id:
@@ -208,14 +212,14 @@ def _may_continue(transaction: Transaction, old: tuple[int, int]) -> bool:
     return old[0] == transaction.previous_producer_id and old[1] >= LAST_EPOCH
 
 
-def fence(transaction: Transaction, now_ms: int) -> Transaction:
+def fence(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Begin to abort an open transaction without its producer. From now on the producer can do nothing more."""
     return transaction.advance(_E.FENCE, now_ms)
 
 
 def abort_fenced(
-    transaction: Transaction, generation: int, new_producer_id: Callable[[], int], now_ms: int
-) -> Transaction:
+    transaction: TransactionMetadata, generation: int, new_producer_id: Callable[[], int], now_ms: int
+) -> TransactionMetadata:
     """Return the abort by the coordinator, after ``fence``: it takes the next epoch, also in generation 1.
 
     In generation 2 the producer may continue with InitProducerId; in generation 1 it is fenced.
@@ -231,7 +235,7 @@ def abort_fenced(
     )
 
 
-def check_producer(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+def check_producer(transaction: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
     """Raise TransactionRefused unless this is the present producer, and no transaction of it is ending."""
     if transaction.producer_id != producer_id:
         raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -240,20 +244,20 @@ def check_producer(transaction: Transaction, producer_id: int, producer_epoch: i
     _check_ended(transaction)
 
 
-def _check_ended(transaction: Transaction) -> None:
+def _check_ended(transaction: TransactionMetadata) -> None:
     """Refuse a request while markers are being written. As in Kafka, some requests check this before the epoch."""
     if transaction.state.is_ending:
         raise TransactionRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def add_partitions(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer_id: int,
     producer_epoch: int,
     partitions: Iterable[PartitionKey],
     now_ms: int,
     generation: int,
-) -> Transaction:
+) -> TransactionMetadata:
     """AddPartitionsToTxn and AddOffsetsToTxn. The first partitions begin the transaction."""
     _check_ended(transaction)
     check_producer(transaction, producer_id, producer_epoch)
@@ -271,7 +275,7 @@ def add_partitions(
 
 
 def end(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer_id: int,
     producer_epoch: int,
     *,
@@ -279,7 +283,7 @@ def end(
     generation: int,
     new_producer_id: Callable[[], int],
     now_ms: int,
-) -> Transaction:
+) -> TransactionMetadata:
     """EndTxn. ``new_producer_id`` is for generation 2, if the epoch is exhausted."""
     if generation < GENERATION_2:
         return _end_generation_1(transaction, producer_id, producer_epoch, commit=commit, now_ms=now_ms)
@@ -289,8 +293,8 @@ def end(
 
 
 def _end_generation_1(
-    transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool, now_ms: int
-) -> Transaction:
+    transaction: TransactionMetadata, producer_id: int, producer_epoch: int, *, commit: bool, now_ms: int
+) -> TransactionMetadata:
     if transaction.producer_id != producer_id:
         raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
@@ -302,14 +306,14 @@ def _end_generation_1(
 
 
 def _end_generation_2(
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     producer_id: int,
     producer_epoch: int,
     *,
     commit: bool,
     new_producer_id: Callable[[], int],
     now_ms: int,
-) -> Transaction:
+) -> TransactionMetadata:
     """EndTxn in generation 2. The epoch shows whether the request is repeated: each transaction has its own epoch."""
     state, present = transaction.state, transaction.producer_epoch
     overflowed = transaction.previous_producer_id == producer_id and (producer_epoch, present) == (LAST_EPOCH, 0)
@@ -332,7 +336,9 @@ def _end_generation_2(
     return _decide(transaction, commit=commit, new_producer_id=new_producer_id, now_ms=now_ms)
 
 
-def _decide(transaction: Transaction, *, commit: bool, new_producer_id: Callable[[], int], now_ms: int) -> Transaction:
+def _decide(
+    transaction: TransactionMetadata, *, commit: bool, new_producer_id: Callable[[], int], now_ms: int
+) -> TransactionMetadata:
     """Return the end of a transaction in generation 2, with the epoch of the next transaction."""
     return transaction.advance(
         _E.COMMIT if commit else _E.ABORT,
@@ -345,14 +351,14 @@ def _decide(transaction: Transaction, *, commit: bool, new_producer_id: Callable
     )
 
 
-def _repeated(transaction: Transaction, *, commit: bool) -> Transaction:
+def _repeated(transaction: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
     """Return the answer to a repetition: the same value if the transaction has ended in the same way."""
     if transaction.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)
     return transaction
 
 
-def complete(transaction: Transaction, now_ms: int) -> Transaction:
+def complete(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Return the value after all markers are written. In generation 2 the next transaction may have a new producer
     id."""
     changes: dict[str, object] = {}

@@ -33,7 +33,7 @@ _UNREACHABLE = {
 }
 
 
-class Answer(NamedTuple):
+class VerificationResult(NamedTuple):
     """The proof for the append, None if none is necessary, or the error for the producer."""
 
     error: ErrorCode
@@ -47,14 +47,14 @@ async def verify_partitions(
     *,
     adds: bool,
     abortable: bool,
-) -> dict[PartitionKey, Answer]:
+) -> dict[PartitionKey, VerificationResult]:
     """Ask about the transactional batches of one request.
 
     With ``adds`` the producer has generation 2. With ``abortable`` it understands TRANSACTION_ABORTABLE.
     """
     if not adds and not _is_enabled(broker):
-        return dict.fromkeys(batches, Answer(ErrorCode.NONE))
-    answers: dict[PartitionKey, Answer] = {}
+        return dict.fromkeys(batches, VerificationResult(ErrorCode.NONE))
+    answers: dict[PartitionKey, VerificationResult] = {}
     asked: dict[PartitionKey, Verification] = {}
     for key, batch in batches.items():
         partition = broker.replica_manager.partitions.get(key)
@@ -64,18 +64,18 @@ async def verify_partitions(
             try:
                 partition.producers.check_epoch(producer_id, epoch)
             except SequenceRejected as refusal:
-                answers[key] = Answer(refusal.code)
+                answers[key] = VerificationResult(refusal.code)
                 continue
             verification = partition.producers.start_verification(producer_id, epoch, batch.base_sequence, adds=adds)
         if verification is ONGOING:
-            answers[key] = Answer(ErrorCode.NONE, ONGOING)
+            answers[key] = VerificationResult(ErrorCode.NONE, ONGOING)
         else:
             asked[key] = verification
     if asked:
         producer = next((batch.producer_id, batch.producer_epoch) for key, batch in batches.items() if key in asked)
         errors = await _ask(broker, transactional_id, producer, list(asked), verify_only=not adds)
         for key, error in errors.items():
-            answers[key] = Answer(_for_producer(error, adds=adds, abortable=abortable), asked[key])
+            answers[key] = VerificationResult(_for_producer(error, adds=adds, abortable=abortable), asked[key])
     return answers
 
 

@@ -62,7 +62,7 @@ from .waits import MemberWaits
 logger = logging.getLogger(__name__)
 
 
-class Coordinator:
+class MemberRunner:
     """The membership of one consumer. Owner: the consumer. All tasks are its children (``spawn``).
 
     ``on_error`` is called with errors that are retried. An error that cannot be retried ends ``run`` or another task of
@@ -199,7 +199,7 @@ class Coordinator:
         return self._requests
 
     def __repr__(self) -> str:
-        return f"<Coordinator of {self.member!r}>"
+        return f"<MemberRunner of {self.member!r}>"
 
     # Called by the consumer.
 
