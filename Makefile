@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help setup build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make test-python  tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13"
+	@echo "make setup        the environment for test-fast and for running single test files, in .venv"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
 	@echo "make wheels       a wheel for this interpreter, in dist/"
@@ -103,6 +104,8 @@ FAST := '.[cli,snappy,arrow,test-fast]'
 .venv/.fast: pyproject.toml | .venv/bin/python
 	@$(PIP) install -e $(FAST)
 	@touch $@
+
+setup: .venv/.fast
 
 test-fast: .venv/.fast
 	@$(PYTEST) --numprocesses 2 -m "not long and not real and not thorough" tests/pure tests/embedded $(PYTEST_ARGS)
