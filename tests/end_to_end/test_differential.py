@@ -180,7 +180,7 @@ async def test_the_embedded_broker_answers_as_kafka_does(embedded: Side, real: S
 
 @pytest.mark.real
 @pytest.mark.skipif(
-    "DIFFERENTIAL_SEEDS" not in os.environ, reason="differences remain (docs/testing.md); set DIFFERENTIAL_SEEDS"
+    "DIFFERENTIAL_SEEDS" not in os.environ, reason="differences remain (docs/project-tests.md); set DIFFERENTIAL_SEEDS"
 )
 @pytest.mark.parametrize("seed", chosen_seeds() if "DIFFERENTIAL_SEEDS" in os.environ else [0])
 async def test_members_are_answered_as_kafka_does(embedded: Side, real: Side, seed: int) -> None:

@@ -19,6 +19,7 @@ from tests.spark.conftest import begun, on_spark
 from tests.spark.test_sink import found_here
 
 PAGE = ROOT / "docs" / "spark.md"
+REFERENCE = ROOT / "docs" / "spark-reference.md"
 
 
 @pytest.mark.long
@@ -76,14 +77,14 @@ async def test_the_notebook_runs_as_printed(
 
 
 def test_the_tables_have_every_option_and_no_other() -> None:
-    cells = re.findall(r"^\| (`[^|]*) \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    cells = re.findall(r"^\| (`[^|]*) \|", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
     columns = {"value", "key", "headers", "partition"}
     assert {name for name in named if not name.startswith(options.KAFKA_PREFIX)} - columns == set(options.OPTIONS)
 
 
 def test_the_defaults_in_the_tables_are_the_defaults() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = REFERENCE.read_text(encoding="utf-8")
     read = options.stream_read({"kafka.bootstrap.servers": "h:1", "subscribe": "t"})
     for name, default in (
         ("recordsPerTask", read.records_per_task),
