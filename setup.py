@@ -1,8 +1,7 @@
-"""What pyproject.toml cannot say: the extension modules (build_backend.py) and absolute links (public_links.py)."""
+"""What pyproject.toml cannot say: the extension modules, which build_backend.py lists."""
 
 from setuptools import setup
 
 from build_backend import extensions
-from public_links import metadata
 
-setup(ext_modules=extensions(), **metadata())
+setup(ext_modules=extensions())

@@ -7,6 +7,7 @@ interval of the subscription. Requests that come too early are refused, and so a
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 import zlib
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from ..protocol.records.compression import decompress
 from ..types import Compression
 from .settings.configs import ClusterSettings
 from .settings.resource_configs import CLIENT_METRICS, CLIENT_METRICS_KEYS
-from .settings.topic_patterns import InvalidPattern, TooMuchWork, TopicPattern, topic_pattern
+from .settings.topic_patterns import InvalidPattern, matches, topic_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -144,16 +145,13 @@ def _matches(patterns: str, client: Mapping[str, str]) -> bool:
     for pattern in filter(None, patterns.split(",")):
         name, _, expression = (part.strip() for part in pattern.partition("="))
         compiled = _compiled(expression)
-        try:
-            if compiled is None or not compiled.matches(client.get(name, "")):
-                return False
-        except TooMuchWork:  # the value of the client is too long for the pattern
+        if compiled is None or not matches(compiled, client.get(name, "")):
             return False
     return True
 
 
 @lru_cache(maxsize=64)
-def _compiled(expression: str) -> TopicPattern | None:
+def _compiled(expression: str) -> re.Pattern[str] | None:
     """Return the pattern; None if it is not valid. AlterConfigs refuses such a pattern, but an older version accepted
     it.
     """

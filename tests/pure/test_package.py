@@ -170,3 +170,10 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     makers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())}
     compat = {"compat/aiokafka/client.py", "compat/aiokafka/running.py"}
     assert makers == {"aio/children.py", "aio/service.py", "aio/shared_calls.py", *compat}
+
+
+def test_the_badge_names_the_versions_of_python_that_the_metadata_has() -> None:
+    settings = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    versions = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', settings)
+    badge = (PACKAGE.parent / "docs/images/badge-python.svg").read_text(encoding="utf-8")
+    assert f">{versions[0]} – {versions[-1]}<" in badge

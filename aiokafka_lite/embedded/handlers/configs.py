@@ -53,7 +53,6 @@ from ..settings.configs import (
     has_default,
     topic_synonyms,
 )
-from ..settings.documentation import DOCUMENTATION, NO_EFFECT
 from ..settings.keys import ConfigKey, ConfigType
 from ..settings.resource_configs import CLIENT_METRICS, CONFIG_RESOURCES, GROUP, GROUP_KEYS, resource_synonyms
 
@@ -183,7 +182,7 @@ def _setting(
         is_sensitive=key.is_sensitive,
         synonyms=described,
         config_type=key.type,
-        documentation=DOCUMENTATION.get(name, NO_EFFECT) if wants_documentation else None,
+        documentation=key.documentation if wants_documentation else None,
     )
 
 

@@ -47,7 +47,7 @@ from ..coordinators.transactions.transaction import GENERATION_1, GENERATION_2, 
 from ..log.producer_state import Marker
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
 from ..request_context import RequestContext, handles
-from ..settings.topic_patterns import InvalidPattern, topic_pattern
+from ..settings.topic_patterns import InvalidPattern, matches, topic_pattern
 
 
 def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
@@ -275,10 +275,11 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     names = list(wanted)
     if request.transactional_id_pattern:
         try:
-            names = topic_pattern(request.transactional_id_pattern).select(names)
+            pattern = topic_pattern(request.transactional_id_pattern)
         except InvalidPattern:
             response.error_code, response.unknown_state_filters = ErrorCode.INVALID_REGULAR_EXPRESSION, []
             return response
+        names = [name for name in names if matches(pattern, name)]
     response.transaction_states = [
         ListedTransaction(
             transactional_id=each.transactional_id,

@@ -1,9 +1,9 @@
 """Every setting that a broker of Apache Kafka 4.3.1 describes: 340 names with their declarations.
 
 The table comes from the release itself: from its DescribeConfigs, and from the valid values that its ``KafkaConfig``
-prints. A line has the name, the type, the scope of changes at run time, the default, and the valid values. The scope is
-``fixed`` (no changes), ``broker`` (for one broker), or ``cluster`` (also for all brokers). ``-`` is no default, ``""``
-an empty one, ``~`` ignores the case.
+prints. A line contains the name, the type, the scope of changes at run time, the default, and the valid values. ``+``
+marks the settings that have an effect in the embedded broker. The scope is ``fixed`` (no changes), ``broker`` (for one
+broker), or ``cluster`` (also for all brokers). ``-`` is no default, ``""`` an empty one, ``~`` ignores the case.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from .keys import ConfigKey, ConfigType, UpdateMode
 _TABLE = """
 add.partitions.to.txn.retry.backoff.max.ms int fixed 100 0..
 add.partitions.to.txn.retry.backoff.ms int fixed 20 1..
-advertised.listeners list fixed -
++advertised.listeners list fixed -
 alter.config.policy.class.name class fixed -
 alter.log.dirs.replication.quota.window.num int fixed 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int fixed 1 1..
-authorizer.class.name string fixed ""
-auto.create.topics.enable boolean fixed true
++authorizer.class.name string fixed ""
++auto.create.topics.enable boolean fixed true
 auto.leader.rebalance.enable boolean fixed true
 background.threads int cluster 10 1..
 broker.heartbeat.interval.ms int fixed 2000
-broker.id int fixed -1
-broker.rack string fixed -
++broker.id int fixed -1
++broker.rack string fixed -
 broker.session.timeout.ms int fixed 9000
 client.quota.callback.class class fixed -
-compression.gzip.level int cluster -1 -1|1|2|3|4|5|6|7|8|9
-compression.lz4.level int cluster 9 1..17
-compression.type string cluster producer uncompressed|zstd|lz4|snappy|gzip|producer
-compression.zstd.level int cluster 3 -131072..22
++compression.gzip.level int cluster -1 -1|1|2|3|4|5|6|7|8|9
++compression.lz4.level int cluster 9 1..17
++compression.type string cluster producer uncompressed|zstd|lz4|snappy|gzip|producer
++compression.zstd.level int cluster 3 -131072..22
 config.providers list cluster ""
-connection.failed.authentication.delay.ms int fixed 100 0..
-connections.max.idle.ms long fixed 600000
-connections.max.reauth.ms long fixed 0
++connection.failed.authentication.delay.ms int fixed 100 0..
++connections.max.idle.ms long fixed 600000
++connections.max.reauth.ms long fixed 0
 controlled.shutdown.enable boolean fixed true
 controller.listener.names list fixed -
 controller.quorum.append.linger.ms int fixed 25 0..
@@ -52,125 +52,125 @@ controller.quota.window.size.seconds int fixed 1 1..
 controller.socket.timeout.ms int fixed 30000
 cordoned.log.dirs list broker ""
 create.topic.policy.class.name class fixed -
-default.replication.factor int fixed 1
-delegation.token.expiry.check.interval.ms long fixed 3600000 1..
-delegation.token.expiry.time.ms long fixed 86400000 1..
-delegation.token.max.lifetime.ms long fixed 604800000 1..
-delegation.token.secret.key password fixed -
++default.replication.factor int fixed 1
++delegation.token.expiry.check.interval.ms long fixed 3600000 1..
++delegation.token.expiry.time.ms long fixed 86400000 1..
++delegation.token.max.lifetime.ms long fixed 604800000 1..
++delegation.token.secret.key password fixed -
 delete.records.purgatory.purge.interval.requests int fixed 1
-delete.topic.enable boolean fixed true
++delete.topic.enable boolean fixed true
 early.start.listeners list fixed -
-fetch.max.bytes int fixed 57671680 1024..
++fetch.max.bytes int fixed 57671680 1024..
 fetch.purgatory.purge.interval.requests int fixed 1000
 follower.fetch.last.tiered.offset.enable boolean cluster false
 group.consumer.assignment.interval.ms int cluster 1000 0..
-group.consumer.assignors list fixed uniform,range
-group.consumer.heartbeat.interval.ms int fixed 5000 1..
++group.consumer.assignors list fixed uniform,range
++group.consumer.heartbeat.interval.ms int fixed 5000 1..
 group.consumer.max.assignment.interval.ms int fixed 15000 0..
 group.consumer.max.heartbeat.interval.ms int fixed 15000 1..
 group.consumer.max.session.timeout.ms int fixed 60000 1..
-group.consumer.max.size int fixed 2147483647 1..
-group.consumer.migration.policy string fixed bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL
++group.consumer.max.size int fixed 2147483647 1..
++group.consumer.migration.policy string fixed bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL
 group.consumer.min.assignment.interval.ms int fixed 0 0..
 group.consumer.min.heartbeat.interval.ms int fixed 5000 1..
 group.consumer.min.session.timeout.ms int fixed 45000 1..
-group.consumer.session.timeout.ms int fixed 45000 1..
++group.consumer.session.timeout.ms int fixed 45000 1..
 group.coordinator.append.linger.ms int fixed -1 -1..
 group.coordinator.background.threads int fixed 2 1..
 group.coordinator.cached.buffer.max.bytes int cluster 1048588 524288..
 group.coordinator.rebalance.protocols list fixed classic,consumer,streams consumer|classic|share|streams
 group.coordinator.threads int fixed 4 1..
-group.initial.rebalance.delay.ms int fixed 3000
-group.max.session.timeout.ms int fixed 1800000
-group.max.size int fixed 2147483647 1..
-group.min.session.timeout.ms int fixed 6000
++group.initial.rebalance.delay.ms int fixed 3000
++group.max.session.timeout.ms int fixed 1800000
++group.max.size int fixed 2147483647 1..
++group.min.session.timeout.ms int fixed 6000
 group.share.assignment.interval.ms int cluster 1000 0..
 group.share.assignors list fixed simple
-group.share.delivery.count.limit int fixed 5 2..10
-group.share.heartbeat.interval.ms int fixed 5000 1..
++group.share.delivery.count.limit int fixed 5 2..10
++group.share.heartbeat.interval.ms int fixed 5000 1..
 group.share.max.assignment.interval.ms int fixed 15000 0..
 group.share.max.delivery.count.limit int fixed 10 5..25
 group.share.max.heartbeat.interval.ms int fixed 15000 1..
 group.share.max.partition.max.record.locks int fixed 4000 2000..10000
 group.share.max.record.lock.duration.ms int fixed 60000 30000..3600000
 group.share.max.session.timeout.ms int fixed 60000 1..
-group.share.max.share.sessions int fixed 2000 1..
-group.share.max.size int fixed 200 1..1000
++group.share.max.share.sessions int fixed 2000 1..
++group.share.max.size int fixed 200 1..1000
 group.share.min.assignment.interval.ms int fixed 0 0..
 group.share.min.delivery.count.limit int fixed 2 2..5
 group.share.min.heartbeat.interval.ms int fixed 5000 1..
 group.share.min.partition.max.record.locks int fixed 100 100..2000
 group.share.min.record.lock.duration.ms int fixed 15000 1000..30000
 group.share.min.session.timeout.ms int fixed 45000 1..
-group.share.partition.max.record.locks int fixed 2000 100..10000
-group.share.record.lock.duration.ms int fixed 30000 1000..3600000
-group.share.session.timeout.ms int fixed 45000 1..
-group.streams.assignment.interval.ms int cluster 1000 0..
-group.streams.heartbeat.interval.ms int fixed 5000 1..
-group.streams.initial.rebalance.delay.ms int fixed 3000 0..
++group.share.partition.max.record.locks int fixed 2000 100..10000
++group.share.record.lock.duration.ms int fixed 30000 1000..3600000
++group.share.session.timeout.ms int fixed 45000 1..
++group.streams.assignment.interval.ms int cluster 1000 0..
++group.streams.heartbeat.interval.ms int fixed 5000 1..
++group.streams.initial.rebalance.delay.ms int fixed 3000 0..
 group.streams.max.assignment.interval.ms int fixed 15000 0..
 group.streams.max.heartbeat.interval.ms int fixed 15000 1..
 group.streams.max.session.timeout.ms int fixed 60000 1..
-group.streams.max.size int fixed 2147483647 1..
++group.streams.max.size int fixed 2147483647 1..
 group.streams.max.standby.replicas int fixed 2 0..
 group.streams.min.assignment.interval.ms int fixed 0 0..
 group.streams.min.heartbeat.interval.ms int fixed 5000 1..
 group.streams.min.session.timeout.ms int fixed 45000 1..
-group.streams.num.standby.replicas int fixed 0 0..
-group.streams.session.timeout.ms int fixed 45000 1..
++group.streams.num.standby.replicas int fixed 0 0..
++group.streams.session.timeout.ms int fixed 45000 1..
 initial.broker.registration.timeout.ms int fixed 60000
 inter.broker.listener.name string fixed -
 kafka.metrics.polling.interval.secs int fixed 10 1..
 kafka.metrics.reporters list fixed ""
 leader.imbalance.check.interval.seconds long fixed 300 1..
-listener.security.protocol.map string broker SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-listeners list broker PLAINTEXT://:9092
-log.cleaner.backoff.ms long cluster 15000 0..
++listener.security.protocol.map string broker SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
++listeners list broker PLAINTEXT://:9092
++log.cleaner.backoff.ms long cluster 15000 0..
 log.cleaner.dedupe.buffer.size long cluster 134217728
-log.cleaner.delete.retention.ms long cluster 86400000 0..
++log.cleaner.delete.retention.ms long cluster 86400000 0..
 log.cleaner.enable boolean fixed true
 log.cleaner.io.buffer.load.factor double cluster 0.9
 log.cleaner.io.buffer.size int cluster 524288 0..
 log.cleaner.io.max.bytes.per.second double cluster 1.7976931348623157E308
-log.cleaner.max.compaction.lag.ms long cluster 9223372036854775807 1..
-log.cleaner.min.cleanable.ratio double cluster 0.5 0..1
-log.cleaner.min.compaction.lag.ms long cluster 0 0..
++log.cleaner.max.compaction.lag.ms long cluster 9223372036854775807 1..
++log.cleaner.min.cleanable.ratio double cluster 0.5 0..1
++log.cleaner.min.compaction.lag.ms long cluster 0 0..
 log.cleaner.threads int cluster 1 0..
-log.cleanup.policy list cluster delete compact|delete
++log.cleanup.policy list cluster delete compact|delete
 log.dir list fixed /tmp/kafka-logs
 log.dir.failure.timeout.ms long fixed 30000 1..
-log.dirs list fixed -
-log.flush.interval.messages long cluster 9223372036854775807 1..
-log.flush.interval.ms long cluster -
++log.dirs list fixed -
++log.flush.interval.messages long cluster 9223372036854775807 1..
++log.flush.interval.ms long cluster -
 log.flush.offset.checkpoint.interval.ms int fixed 60000 0..
-log.flush.scheduler.interval.ms long fixed 9223372036854775807
++log.flush.scheduler.interval.ms long fixed 9223372036854775807
 log.flush.start.offset.checkpoint.interval.ms int fixed 60000 0..
 log.index.interval.bytes int cluster 4096 0..
 log.index.size.max.bytes int cluster 10485760 4..
 log.local.retention.bytes long cluster -2 -2..
 log.local.retention.ms long cluster -2 -2..
-log.message.timestamp.after.max.ms long cluster 3600000 0..
-log.message.timestamp.before.max.ms long cluster 9223372036854775807 0..
-log.message.timestamp.type string cluster CreateTime CreateTime|LogAppendTime
++log.message.timestamp.after.max.ms long cluster 3600000 0..
++log.message.timestamp.before.max.ms long cluster 9223372036854775807 0..
++log.message.timestamp.type string cluster CreateTime CreateTime|LogAppendTime
 log.preallocate boolean cluster false
-log.retention.bytes long cluster -1
-log.retention.check.interval.ms long fixed 300000 1..
-log.retention.hours int fixed 168
-log.retention.minutes int fixed -
-log.retention.ms long cluster -
-log.roll.hours int fixed 168 1..
++log.retention.bytes long cluster -1
++log.retention.check.interval.ms long fixed 300000 1..
++log.retention.hours int fixed 168
++log.retention.minutes int fixed -
++log.retention.ms long cluster -
++log.roll.hours int fixed 168 1..
 log.roll.jitter.hours int fixed 0 0..
 log.roll.jitter.ms long cluster -
-log.roll.ms long cluster -
-log.segment.bytes int cluster 1073741824 1048576..
++log.roll.ms long cluster -
++log.segment.bytes int cluster 1073741824 1048576..
 log.segment.delete.delay.ms long cluster 60000 0..
-max.connection.creation.rate int cluster 2147483647 0..
-max.connections int cluster 2147483647 0..
-max.connections.per.ip int cluster 2147483647 0..
-max.connections.per.ip.overrides string cluster ""
-max.incremental.fetch.session.cache.slots int fixed 1000 0..
++max.connection.creation.rate int cluster 2147483647 0..
++max.connections int cluster 2147483647 0..
++max.connections.per.ip int cluster 2147483647 0..
++max.connections.per.ip.overrides string cluster ""
++max.incremental.fetch.session.cache.slots int fixed 1000 0..
 max.request.partition.size.limit int fixed 2000 1..
-message.max.bytes int cluster 1048588 0..
++message.max.bytes int cluster 1048588 0..
 metadata.log.dir string fixed -
 metadata.log.max.record.bytes.between.snapshots long fixed 20971520 1..
 metadata.log.max.snapshot.interval.ms long fixed 3600000 0..
@@ -183,31 +183,31 @@ metric.reporters list cluster org.apache.kafka.common.metrics.JmxReporter
 metrics.num.samples int fixed 2 1..
 metrics.recording.level string fixed INFO
 metrics.sample.window.ms long fixed 30000 1..
-min.insync.replicas int cluster 1 1..
-node.id int fixed - 0..
++min.insync.replicas int cluster 1 1..
++node.id int fixed - 0..
 num.io.threads int cluster 8 1..
 num.network.threads int cluster 3 1..
-num.partitions int fixed 1 1..
++num.partitions int fixed 1 1..
 num.recovery.threads.per.data.dir int cluster 2 1..
 num.replica.alter.log.dirs.threads int fixed -
 num.replica.fetchers int cluster 1 1..
 offset.metadata.max.bytes int fixed 4096
 offsets.commit.timeout.ms int fixed 5000 1..
 offsets.load.buffer.size int fixed 5242880 1..
-offsets.retention.check.interval.ms long fixed 600000 1..
-offsets.retention.minutes int fixed 10080 1..
++offsets.retention.check.interval.ms long fixed 600000 1..
++offsets.retention.minutes int fixed 10080 1..
 offsets.topic.compression.codec int fixed 0
-offsets.topic.num.partitions int fixed 50 1..
-offsets.topic.replication.factor short fixed 3 1..
++offsets.topic.num.partitions int fixed 50 1..
++offsets.topic.replication.factor short fixed 3 1..
 offsets.topic.segment.bytes int fixed 104857600 1..
 principal.builder.class class broker org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list fixed - broker|controller
-producer.id.expiration.ms int cluster 86400000 1..
++producer.id.expiration.ms int cluster 86400000 1..
 producer.purgatory.purge.interval.requests int fixed 1000
-queued.max.request.bytes long fixed -1
++queued.max.request.bytes long fixed -1
 queued.max.requests int fixed 500 1..
-quota.window.num int fixed 11 1..
-quota.window.size.seconds int fixed 1 1..
++quota.window.num int fixed 11 1..
++quota.window.size.seconds int fixed 1 1..
 remote.fetch.max.wait.ms int cluster 500 1..
 remote.list.offsets.request.timeout.ms long cluster 30000 1..
 remote.log.index.file.cache.total.size.bytes long cluster 1073741824 1..
@@ -239,7 +239,7 @@ replica.fetch.min.bytes int fixed 1
 replica.fetch.response.max.bytes int fixed 10485760 0..
 replica.fetch.wait.max.ms int fixed 500
 replica.high.watermark.checkpoint.interval.ms long fixed 5000
-replica.lag.time.max.ms long fixed 30000
++replica.lag.time.max.ms long fixed 30000
 replica.selector.class string fixed -
 replica.socket.receive.buffer.bytes int fixed 65536
 replica.socket.timeout.ms int fixed 30000
@@ -247,7 +247,7 @@ replication.quota.window.num int fixed 11 1..
 replication.quota.window.size.seconds int fixed 1 1..
 request.timeout.ms int fixed 30000
 sasl.client.callback.handler.class class fixed -
-sasl.enabled.mechanisms list broker GSSAPI
++sasl.enabled.mechanisms list broker GSSAPI
 sasl.jaas.config password broker -
 sasl.kerberos.kinit.cmd string broker /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin long broker 60000
@@ -294,7 +294,7 @@ sasl.oauthbearer.scope.claim.name string fixed scope
 sasl.oauthbearer.sub.claim.name string fixed sub
 sasl.oauthbearer.token.endpoint.url string fixed -
 sasl.server.callback.handler.class class fixed -
-sasl.server.max.receive.size int fixed 524288
++sasl.server.max.receive.size int fixed 524288
 security.inter.broker.protocol string fixed PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 security.providers string fixed -
 share.coordinator.append.linger.ms int fixed -1 -1..
@@ -313,12 +313,12 @@ socket.connection.setup.timeout.max.ms long fixed 30000
 socket.connection.setup.timeout.ms long fixed 10000
 socket.listen.backlog.size int fixed 50 1..
 socket.receive.buffer.bytes int fixed 102400
-socket.request.max.bytes int fixed 104857600 1..
++socket.request.max.bytes int fixed 104857600 1..
 socket.send.buffer.bytes int fixed 102400
 ssl.allow.dn.changes boolean fixed false
 ssl.allow.san.changes boolean fixed false
 ssl.cipher.suites list broker ""
-ssl.client.auth string broker none required|requested|none
++ssl.client.auth string broker none required|requested|none
 ssl.enabled.protocols list broker TLSv1.2,TLSv1.3
 ssl.endpoint.identification.algorithm string broker https
 ssl.engine.factory.class class broker -
@@ -329,7 +329,7 @@ ssl.keystore.key password broker -
 ssl.keystore.location string broker -
 ssl.keystore.password password broker -
 ssl.keystore.type string broker JKS
-ssl.principal.mapping.rules string fixed DEFAULT
++ssl.principal.mapping.rules string fixed DEFAULT
 ssl.protocol string broker TLSv1.3
 ssl.provider string broker -
 ssl.secure.random.implementation string broker -
@@ -338,27 +338,31 @@ ssl.truststore.certificates password broker -
 ssl.truststore.location string broker -
 ssl.truststore.password password broker -
 ssl.truststore.type string broker JKS
-telemetry.max.bytes int fixed 1048576 1..
-transaction.abort.timed.out.transaction.cleanup.interval.ms int fixed 10000 1..
-transaction.max.timeout.ms int fixed 900000 1..
-transaction.partition.verification.enable boolean cluster true
-transaction.remove.expired.transaction.cleanup.interval.ms int fixed 3600000 1..
++telemetry.max.bytes int fixed 1048576 1..
++transaction.abort.timed.out.transaction.cleanup.interval.ms int fixed 10000 1..
++transaction.max.timeout.ms int fixed 900000 1..
++transaction.partition.verification.enable boolean cluster true
++transaction.remove.expired.transaction.cleanup.interval.ms int fixed 3600000 1..
 transaction.state.log.load.buffer.size int fixed 5242880 1..
-transaction.state.log.min.isr int fixed 2 1..
-transaction.state.log.num.partitions int fixed 50 1..
-transaction.state.log.replication.factor short fixed 3 1..
-transaction.state.log.segment.bytes int fixed 104857600 1..
++transaction.state.log.min.isr int fixed 2 1..
++transaction.state.log.num.partitions int fixed 50 1..
++transaction.state.log.replication.factor short fixed 3 1..
++transaction.state.log.segment.bytes int fixed 104857600 1..
 transaction.two.phase.commit.enable boolean fixed false
-transactional.id.expiration.ms int fixed 604800000 1..
-unclean.leader.election.enable boolean cluster false
++transactional.id.expiration.ms int fixed 604800000 1..
++unclean.leader.election.enable boolean cluster false
 """  # noqa: E501
 
 
 def _parse(line: str) -> tuple[str, ConfigKey]:
     name, kind, scope, default, *valid = line.split()
     key = ConfigKey(
-        ConfigType[kind.upper()], None if default == "-" else default.replace('""', ""), scope=UpdateMode(scope)
+        ConfigType[kind.upper()],
+        None if default == "-" else default.replace('""', ""),
+        scope=UpdateMode(scope),
+        has_effect=name.startswith("+"),
     )
+    name = name.removeprefix("+")
     if not valid:
         return name, key
     if ".." in valid[0]:
@@ -384,7 +388,7 @@ PLUGIN_KEYS = {
 """Settings of Kafka's authorizer, which the broker itself does not know: DescribeConfigs hides their values."""
 
 THROTTLE_KEYS = {
-    name: ConfigKey(ConfigType.LONG, None, minimum=0)
+    name: ConfigKey(ConfigType.LONG, None, minimum=0, has_effect=False)
     for name in (
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",

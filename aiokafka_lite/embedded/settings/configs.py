@@ -36,57 +36,69 @@ class ConfigSource(IntEnum):
     DYNAMIC_GROUP = 8
 
 
-_BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
-_LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
-
 _COMPRESSIONS = {"uncompressed": Compression.NONE} | {
-    each.name.lower(): each for each in Compression if each is not Compression.NONE
+    codec.name.lower(): codec for codec in Compression if codec is not Compression.NONE
 }
 _THROTTLED = r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?"
 
 
-TOPIC_KEYS: dict[str, ConfigKey] = {
-    "cleanup.policy": ConfigKey(_LIST, "delete", "log.cleanup.policy", allowed=("compact", "delete")),
-    "compression.gzip.level": ConfigKey(_INT, "-1", "compression.gzip.level", pattern="-1|[1-9]"),
-    "compression.lz4.level": ConfigKey(_INT, "9", "compression.lz4.level", 1, 17),
-    "compression.type": ConfigKey(
-        _STRING,
-        "producer",
-        "compression.type",
-        allowed=(*_COMPRESSIONS, "producer"),
-    ),
-    "compression.zstd.level": ConfigKey(_INT, "3", "compression.zstd.level", -131072, 22),
-    "delete.retention.ms": ConfigKey(_LONG, "86400000", "log.cleaner.delete.retention.ms", 0),
-    "file.delete.delay.ms": ConfigKey(_LONG, "60000", "log.segment.delete.delay.ms", 0),
-    "flush.messages": ConfigKey(_LONG, str(INT64_MAX), "log.flush.interval.messages", 1),
-    "flush.ms": ConfigKey(_LONG, str(INT64_MAX), "log.flush.interval.ms", 0),
-    "follower.replication.throttled.replicas": ConfigKey(_LIST, "", pattern=_THROTTLED),
-    "index.interval.bytes": ConfigKey(_INT, "4096", "log.index.interval.bytes", 0),
-    "leader.replication.throttled.replicas": ConfigKey(_LIST, "", pattern=_THROTTLED),
-    "local.retention.bytes": ConfigKey(_LONG, "-2", "log.local.retention.bytes", -2),
-    "local.retention.ms": ConfigKey(_LONG, "-2", "log.local.retention.ms", -2),
-    "max.compaction.lag.ms": ConfigKey(_LONG, str(INT64_MAX), "log.cleaner.max.compaction.lag.ms", 1),
-    "max.message.bytes": ConfigKey(_INT, "1048588", "message.max.bytes", 0),
-    "message.timestamp.after.max.ms": ConfigKey(_LONG, "3600000", "log.message.timestamp.after.max.ms", 0),
-    "message.timestamp.before.max.ms": ConfigKey(_LONG, str(INT64_MAX), "log.message.timestamp.before.max.ms", 0),
-    "message.timestamp.type": ConfigKey(
-        _STRING, "CreateTime", "log.message.timestamp.type", allowed=("CreateTime", "LogAppendTime")
-    ),
-    "min.cleanable.dirty.ratio": ConfigKey(_DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", 0, 1),
-    "min.compaction.lag.ms": ConfigKey(_LONG, "0", "log.cleaner.min.compaction.lag.ms", 0),
-    "min.insync.replicas": ConfigKey(_INT, "1", "min.insync.replicas", 1),
-    "preallocate": ConfigKey(_BOOLEAN, "false", "log.preallocate"),
-    "remote.log.copy.disable": ConfigKey(_BOOLEAN, "false"),
-    "remote.log.delete.on.disable": ConfigKey(_BOOLEAN, "false"),
-    "remote.storage.enable": ConfigKey(_BOOLEAN, "false"),
-    "retention.bytes": ConfigKey(_LONG, "-1", "log.retention.bytes"),
-    "retention.ms": ConfigKey(_LONG, "604800000", "log.retention.ms", -1),
-    "segment.bytes": ConfigKey(_INT, "1073741824", "log.segment.bytes", 1048576),
-    "segment.index.bytes": ConfigKey(_INT, "10485760", "log.index.size.max.bytes", 4),
-    "segment.jitter.ms": ConfigKey(_LONG, "0", "log.roll.jitter.ms", 0),
-    "segment.ms": ConfigKey(_LONG, "604800000", "log.roll.ms", 1),
-    "unclean.leader.election.enable": ConfigKey(_BOOLEAN, "false", "unclean.leader.election.enable"),
+_BROKER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
+"""The settings of topics, each with the broker setting that it falls back to, and whose declaration it shares."""
+
+_LIMITS = {
+    "flush.ms": (str(INT64_MAX), 0),
+    "retention.ms": ("604800000", -1),
+    "segment.jitter.ms": ("0", 0),
+    "segment.ms": ("604800000", 1),
+}
+"""The default and the minimum of the settings that brokers also have in other units."""
+
+_DECLARED_BY_BROKERS = {
+    name: BROKER_KEYS[broker_name]._replace(broker_name=broker_name, scope=UpdateMode.CLUSTER)
+    for name, broker_name in _BROKER_NAMES.items()
+}
+_WITHOUT_EFFECT = {
+    "follower.replication.throttled.replicas": ConfigKey(ConfigType.LIST, "", pattern=_THROTTLED, has_effect=False),
+    "leader.replication.throttled.replicas": ConfigKey(ConfigType.LIST, "", pattern=_THROTTLED, has_effect=False),
+    "remote.log.copy.disable": ConfigKey(ConfigType.BOOLEAN, "false", has_effect=False),
+    "remote.log.delete.on.disable": ConfigKey(ConfigType.BOOLEAN, "false", has_effect=False),
+    "remote.storage.enable": ConfigKey(ConfigType.BOOLEAN, "false", has_effect=False),
+}
+_WITH_LIMITS = {
+    name: _DECLARED_BY_BROKERS[name]._replace(default=default, minimum=minimum)
+    for name, (default, minimum) in _LIMITS.items()
+}
+TOPIC_KEYS: dict[str, ConfigKey] = dict(sorted({**_DECLARED_BY_BROKERS, **_WITH_LIMITS, **_WITHOUT_EFFECT}.items()))
+"""The settings of topics by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +216,7 @@ def has_default(name: str) -> bool:
     return name in BROKER_KEYS and BROKER_KEYS[name].default is not None
 
 
-UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=UpdateMode.NONE)
+UNKNOWN_KEY = ConfigKey(ConfigType.UNKNOWN, None, scope=UpdateMode.NONE, has_effect=False)
 """A setting of a broker that Kafka does not know. It is kept for plugins, and its value is never shown."""
 
 

@@ -49,7 +49,10 @@ class InvalidConfig(ValueError):
 
 
 class ConfigKey(NamedTuple):
-    """One setting; ``broker_name`` is the broker setting that a topic setting falls back to."""
+    """One setting; ``broker_name`` is the broker setting that a topic setting falls back to.
+
+    Without ``has_effect``, the embedded broker accepts and describes the setting, and does nothing else with it.
+    """
 
     type: ConfigType
     default: str | None
@@ -59,6 +62,11 @@ class ConfigKey(NamedTuple):
     allowed: tuple[str, ...] = ()
     scope: UpdateMode = UpdateMode.CLUSTER
     pattern: str = ""
+    has_effect: bool = True
+
+    @property
+    def documentation(self) -> str:
+        return "As in Apache Kafka." if self.has_effect else "No effect here."
 
     @property
     def read_only(self) -> bool:

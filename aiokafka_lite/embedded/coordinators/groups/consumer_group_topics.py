@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Mapping
 
 from ...metadata.view import MetadataView
-from ...settings.topic_patterns import TooMuchWork, topic_pattern
+from ...settings.topic_patterns import matches, topic_pattern
 from .consumer_group_members import ConsumerMember
-
-logger = logging.getLogger(__name__)
 
 
 class GroupTopics:
@@ -28,15 +25,11 @@ class GroupTopics:
         if self._matched_version == self._metadata.version and patterns == self._matched.keys():
             return
         self._matched_version = self._metadata.version
-        self._matched = {pattern: self._matches(pattern, may_describe) for pattern in sorted(patterns)}
+        self._matched = {regex: self._matches(regex, may_describe) for regex in sorted(patterns)}
 
     def _matches(self, regex: str, may_describe: Callable[[str], bool]) -> frozenset[str]:
-        try:
-            found = topic_pattern(regex).select(self._metadata.topics)
-        except TooMuchWork as error:
-            logger.warning("the regular expression %.200r of a subscription matches no topic: %s", regex, error)
-            return frozenset()
-        return frozenset(filter(may_describe, found))
+        pattern = topic_pattern(regex)
+        return frozenset(name for name in self._metadata.topics if matches(pattern, name) and may_describe(name))
 
     def names_of(self, member: ConsumerMember) -> set[str]:
         """Return the names of the topics that a member subscribes to, also of topics that do not exist."""
