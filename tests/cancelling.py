@@ -87,7 +87,4 @@ def public_coroutines(*classes: type) -> set[str]:
         for kind in classes
         for name, member in vars(kind).items()
         if inspect.iscoroutinefunction(member) and (not name.startswith("_") or name.startswith("__a"))
-        # ``explain`` of method_names replaces inherited methods by checked ones of the class. A compiled function has
-        # no qualified name, and always belongs to the class.
-        if getattr(member, "__qualname__", kind.__name__).split(".")[0] == kind.__name__
     }

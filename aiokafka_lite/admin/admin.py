@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..aio.service import Component
 from ..cluster.client import Client
-from ..method_names import ADMIN, TOPICS_ARGUMENTS, checks_constructor, explain
+from ..method_names import ADMIN, named_elsewhere
 from ..net.connector import Connector
 from ..settings.config import ClientConfig, ClientSettings
 from .acls import Acls
@@ -47,6 +47,9 @@ class Admin(Component):
     moved. If the broker is too old, UnsupportedVersion names the release that is needed. No call creates a topic as a
     side effect.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(ADMIN)
 
     def __init__(
         self,
@@ -113,13 +116,3 @@ class Admin(Component):
 
     def __repr__(self) -> str:
         return f"<Admin {self._client.config.client_id} {self.state.name}>"
-
-
-explain(Admin, ADMIN)
-checks_constructor(Admin)
-for _family in (
-    *(Configs, Groups, ShareGroups, Cluster, Records, OffsetsOfPartitions, Leaders),
-    *(Reassignments, LogDirs, Quotas, Transactions, Acls, Users, Tokens),
-):
-    explain(_family)
-explain(Topics, arguments=TOPICS_ARGUMENTS)

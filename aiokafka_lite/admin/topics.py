@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from .. import arguments
 from ..cluster.topics import check_topic_name
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, UnsupportedVersion, error_for
-from ..method_names import NEW_TOPIC, AsyncIteration, checks_constructor
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -79,9 +78,6 @@ class NewTopic:
         arguments.mapping("configs", self.configs, "setting names to values")
         for setting, value in self.configs.items():
             setting_text(setting, value)
-
-
-checks_constructor(NewTopic, NEW_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +301,7 @@ class Topics:
         return TopicPages(self._calls, named, arguments.whole("size", size, 1), timeout)
 
 
-class TopicPages(AsyncIteration):
+class TopicPages:
     """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same page."""
 
     def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:

@@ -42,7 +42,6 @@ import anyio
 
 from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
-from ..method_names import AsyncContext
 from ..state_machine import next_state
 from . import forks
 from .children import Children, ChildScope, Interrupted, InterruptibleCalls
@@ -488,7 +487,15 @@ def _describe_late_start(services: list[Service], timeout: float) -> str:
     return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
 
 
-class Component(AsyncContext):
+class NotCopyable:
+    """The base of objects that own connections and tasks. A copy would share them with the original."""
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be pickled or copied, as it has connections and tasks: create another one")
+
+
+class Component(NotCopyable):
     """The public side of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
 
     A subclass implements ``_on_start`` and ``_on_close`` and uses ``self._service`` for everything else.

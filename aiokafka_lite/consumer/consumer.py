@@ -24,15 +24,7 @@ from ..arguments import partitions as checked_partitions
 from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError
-from ..method_names import (
-    CONSUMER,
-    CONSUMER_ARGUMENTS,
-    AsyncIteration,
-    PropertyPartitions,
-    checks_constructor,
-    checks_topics,
-    explain,
-)
+from ..method_names import CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
@@ -60,7 +52,7 @@ if TYPE_CHECKING:
     from .subscription import Subscription
 
 
-class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic[K, V]):
+class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. ``topics`` are names or,
@@ -89,6 +81,9 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     damaged batch, or an offset that is gone and no policy), reading raises its error. The partition is retried after a
     backoff, and the other partitions continue. ``seek`` skips the damage.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(CONSUMER)
 
     def __init__(
         self,
@@ -164,7 +159,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The assigned partitions."""
         self._service.check_process()
-        return PropertyPartitions(self._core.subscription.partitions)
+        return tuple(self._core.subscription.partitions)
 
     async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
         """Wait until the group has made an assignment for this member, and return its partitions, perhaps none.
@@ -215,7 +210,7 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that ``pause`` has paused."""
         self._service.check_process()
-        return PropertyPartitions(each.partition for each in self._core.subscription if each.position.paused)
+        return tuple(each.partition for each in self._core.subscription if each.position.paused)
 
     # Topics.
 
@@ -419,12 +414,6 @@ class Consumer(MemberCalls, ObservationCalls, AsyncIteration, Component, Generic
         interceptors, because these need records.
         """
         return Batches(self._core, max_records, timeout)
-
-
-explain(Consumer, CONSUMER, CONSUMER_ARGUMENTS, each_record=("mark",))
-if not TYPE_CHECKING:  # a type checker finds these mistakes by the signatures
-    checks_constructor(Consumer)
-    Consumer.__init__ = checks_topics(Consumer.__init__)
 
 
 def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

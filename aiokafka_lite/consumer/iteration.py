@@ -18,7 +18,6 @@ from ..aio.service import ServiceState
 from ..arguments import check_max_records, check_wait
 from ..arguments import partitions as checked_partitions
 from ..errors import CorruptRecord, IllegalStateError
-from ..method_names import AsyncIteration
 from ..protocol.records.columns import ArrowDecoder, PackedBatch, column_names
 from ..types import K, Record, TopicPartition, V
 from .chunk import corrupt
@@ -37,7 +36,7 @@ ARROW_BYTES = 2 << 20
 T = TypeVar("T")
 
 
-class RecordIteration(AsyncIteration, Generic[K, V]):
+class RecordIteration(Generic[K, V]):
     """An iteration over single records."""
 
     __slots__ = ("__weakref__", "_core", "_cursor")
@@ -105,7 +104,7 @@ class _NextBatch:
                 await _until_closed(core, reader.wait(more=True))
 
 
-class Batches(AsyncIteration):
+class Batches:
     """The iteration over batches that ``Consumer.batches`` returns."""
 
     __slots__ = ("__weakref__", "_core", "_max_records", "_next")
@@ -140,7 +139,7 @@ class Batches(AsyncIteration):
         return ArrowBatches(self._core, self._next, self._max_records, column_names(columns, headers=headers))
 
 
-class ArrowBatches(AsyncIteration):
+class ArrowBatches:
     """The iteration over Arrow record batches that ``Batches.to_arrow`` returns."""
 
     __slots__ = ("__weakref__", "_core", "_decoder", "_max_records", "_next")
@@ -172,7 +171,7 @@ def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
     return corrupt(packed.partition, max(packed.low, packed.batch.base_offset), reason, packed.batch)
 
 
-class PartitionReader(AsyncIteration, Generic[K, V]):
+class PartitionReader(Generic[K, V]):
     """The records of one assigned partition, as ``Consumer.partition`` returns it.
 
     Iterate with ``async for``, or call ``poll``. Each reader may be used by another task at the same time. It ends when

@@ -20,7 +20,6 @@ from ..aio.memory_pipe import MemoryTransport, memory_pipe
 from ..aio.service import NOT_STARTED, Component
 from ..arguments import check_wait, is_whole, must_be, plural, text, whole
 from ..errors import ErrorCode, IllegalStateError
-from ..method_names import EMBEDDED_CLUSTER, checks_constructor
 from ..protocol.schema import Request
 from ..types import Record
 from . import direct_records as direct
@@ -505,9 +504,6 @@ class EmbeddedCluster(Component):
         self._service.check_process()
         check_wait(seconds, "seconds")
         self.nodes[node].clock_skew = seconds
-
-
-checks_constructor(EmbeddedCluster, EMBEDDED_CLUSTER)
 
 
 def _addresses(cluster: EmbeddedCluster, listener: str) -> str:

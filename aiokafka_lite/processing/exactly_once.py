@@ -56,7 +56,6 @@ from ..errors import (
     KafkaTimeout,
     TransactionAborted,
 )
-from ..method_names import AsyncIteration, checks_constructor, explain
 from ..producer import Producer
 from ..types import K, OffsetAndMetadata, Record, TopicPartition, V
 
@@ -137,7 +136,7 @@ class _Transaction:
             self.fail(_ReadAgain(f"{', '.join(map(str, gone))} {why}"))
 
 
-class ExactlyOnce(AsyncIteration, Generic[K, V]):
+class ExactlyOnce(Generic[K, V]):
     """Iterates over batches of records, and commits each batch together with the records sent for it.
 
     ::
@@ -467,10 +466,6 @@ class ExactlyOnce(AsyncIteration, Generic[K, V]):
             if transaction is not None:
                 transaction.take_away(partitions, "was lost")
         self._wake()
-
-
-explain(ExactlyOnce)
-checks_constructor(ExactlyOnce)
 
 
 class _Listener(RebalanceListener):

@@ -17,7 +17,6 @@ from ..errors import (
     RecordTooLarge,
     SerializationError,
 )
-from ..method_names import checks_constructor
 from ..producer import Producer
 from ..serialization.serializer import SerializedBytes
 from ..types import Header, Record
@@ -155,9 +154,6 @@ class FailureTopics:
     def _following(self, topic: str) -> str:
         topics = [*self.delays, self.dead_letter]
         return topics[topics.index(topic) + 1] if topic in self.delays else topics[0]
-
-
-checks_constructor(FailureTopics)
 
 
 def _as_it_is(data: bytes | None) -> SerializedBytes | None:

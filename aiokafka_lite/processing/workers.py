@@ -44,7 +44,6 @@ from ..arguments import check_function, check_timeout, must_be, whole
 from ..consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from ..consumer.group.callbacks import wait
 from ..errors import ConfigurationError, IllegalStateError
-from ..method_names import WORKERS, checks_constructor
 from ..snapshot import Snapshot
 from ..types import K, Record, V
 
@@ -217,9 +216,6 @@ class Workers(ConsumerGroupHandler[K, V]):
     def _check_process(self) -> None:
         for work in self._claims:
             forks.check_process(self, work.process)
-
-
-checks_constructor(Workers, WORKERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

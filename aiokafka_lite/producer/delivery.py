@@ -21,7 +21,7 @@ from ..aio import forks
 from ..aio.callbacks import RAISED, CallbackErrors
 from ..compiled import mypyc_attr
 from ..errors import IllegalStateError
-from ..method_names import DELIVERY, explain_methods
+from ..method_names import DELIVERY, named_elsewhere
 from ..types import RecordMetadata, TimestampType
 
 logger = logging.getLogger(__name__)
@@ -466,4 +466,4 @@ class Delivery:
         return f"<Delivery {place} {state}>"
 
 
-explain_methods(Delivery, DELIVERY)
+setattr(Delivery, "__getattr__", named_elsewhere(DELIVERY))  # noqa: B010 - type checkers must not see it

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakSet
 
-from ..method_names import AsyncIteration
 from ..protocol.records import RecordBatch
 from ..types import Header
 from .batch import ProducerBatch
@@ -86,7 +85,7 @@ class _Group:
                 )
 
 
-class Failures(AsyncIteration):
+class Failures:
     """Failed deliveries since this stream was created. It ends when the producer has ended and no failure remains.
 
     The stream holds at most ``max_bytes`` of records. ``dropped`` counts the records without room, because the user

@@ -7,7 +7,7 @@ import random as _random
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ..aio.deadline import deadline, within
 from ..aio.runtime import Runtime, wall_clock
@@ -16,7 +16,7 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView, PartitionView
 from ..errors import ErrorCode, IllegalStateError, KafkaError
-from ..method_names import PRODUCER, PRODUCER_ARGUMENTS, checks_constructor, explain, wrong_send
+from ..method_names import PRODUCER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..serialization.headers import Headers
@@ -75,6 +75,9 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
 
     # The acceptor exists after the start; every call checks that first.
     _acceptor: Acceptor
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(PRODUCER)
 
     def __init__(
         self,
@@ -155,13 +158,12 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *more: Never,
+        *,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
         timeout: float | None = None,
-        **other: Never,
     ) -> RecordMetadata:
         """Write a record, and return when it is acknowledged.
 
@@ -173,10 +175,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument, and
         ConfigurationError for a wrong ``timeout``. Raises KafkaTimeout, and BrokerError and its subclasses. Raises
         IllegalStateError if the producer is not running, or if the partitioner raises another error than a KafkaError.
-        ``more`` and ``other`` collect arguments of other clients; the TypeError names the argument to use.
         """
-        if more or other:
-            raise wrong_send("send", more, other)
         if timeout is not None:
             check_timeout(timeout)
             sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -195,13 +194,12 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *more: Never,
+        *,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
         timeout: float | None = None,
-        **other: Never,
     ) -> Delivery:
         """Accept a record, waiting for room in ``buffer_memory``, and return its promise.
 
@@ -212,8 +210,6 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Raises the errors of ``send`` for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are
         raised by the ``Delivery``.
         """
-        if more or other:
-            raise wrong_send("put", more, other)
         if timeout is not None:
             check_timeout(timeout)
             putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
@@ -231,12 +227,11 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self,
         topic: str,
         value: V_contra | None = None,
-        *more: Never,
+        *,
         key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
-        **other: Never,
     ) -> Delivery:
         """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
 
@@ -244,8 +239,6 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Raises the errors of ``send`` for a wrong record; later errors, UnknownTopic among them, are raised by the
         ``Delivery``. Raises IllegalStateError if a serializer is async.
         """
-        if more or other:
-            raise wrong_send("send_nowait", more, other)
         self._service.check()
         try:
             return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
@@ -424,10 +417,6 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     def __repr__(self) -> str:
         buffered = 0 if self._pipeline is None else self._pipeline.room.budget.used
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
-
-
-explain(Producer, PRODUCER, PRODUCER_ARGUMENTS)
-checks_constructor(Producer)
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], MetricsReport]:

@@ -12,14 +12,15 @@ import ssl
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote
 
 from .. import disclosure
+from ..aio.service import NotCopyable
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, SchemaRegistryError, harmless
-from ..method_names import SCHEMA_REGISTRY, AsyncContext, checks_constructor, explain
+from ..method_names import SCHEMA_REGISTRY, named_elsewhere
 from ..settings.security import TokenProvider
 from .http import RegistryHttp
 from .schema import (
@@ -39,7 +40,7 @@ _NO_SUBJECT, _NO_VERSION = 40401, 40402
 """Codes of a registry for a subject, or a version of it, that does not exist."""
 
 
-class SchemaRegistryClient(AsyncContext):
+class SchemaRegistryClient(NotCopyable):
     """A client of Confluent's Schema Registry and of registries with the same API. Needs the extra ``schema-registry``.
 
     Use it as ``async with SchemaRegistryClient("http://localhost:8081") as registry``, or call ``close``; serializers
@@ -62,6 +63,9 @@ class SchemaRegistryClient(AsyncContext):
     - ConfigurationError if a Kafka broker answers at ``url``.
     - IllegalStateError after ``close``.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(SCHEMA_REGISTRY)
 
     def __init__(
         self,
@@ -293,10 +297,6 @@ class SchemaRegistryClient(AsyncContext):
 
             return await self._requests.call(key, ask_and_cache)
         return cast(T, self._cache[key])
-
-
-explain(SchemaRegistryClient, SCHEMA_REGISTRY)
-checks_constructor(SchemaRegistryClient)
 
 
 def _quoted(name: str) -> str:

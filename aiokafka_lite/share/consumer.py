@@ -11,7 +11,7 @@ from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..errors import IllegalStateError
-from ..method_names import SHARE_CONSUMER, AsyncIteration, checks_constructor, explain
+from ..method_names import SHARE_CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..serialization.deserializer import Deserializer
 from ..types import K, Names, ShareRecord, TopicPartition, V
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .metrics import ShareConsumerMetrics
 
 
-class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
+class ShareConsumer(Component, Generic[K, V]):
     """Reads records of topics as a member of a share group (KIP-932), and acknowledges each record by itself.
 
     Several consumers of a group may read one partition. A broker locks each record that it delivers, for the group's
@@ -52,6 +52,9 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
     cancelled read returns no record, and accepts only records of earlier reads. Requires Kafka 4.2, or 4.1 with the
     feature ``share.version=1``.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(SHARE_CONSUMER)
 
     def __init__(
         self,
@@ -284,10 +287,6 @@ class ShareConsumer(AsyncIteration, Component, Generic[K, V]):
         """
         self._service.check_process()
         return self._core.client.traffic()
-
-
-explain(ShareConsumer, SHARE_CONSUMER, each_record=("accept", "reject", "release", "renew"))
-checks_constructor(ShareConsumer)
 
 
 async def _all(promises: list[asyncio.Future[None]]) -> None:

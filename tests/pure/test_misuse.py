@@ -24,7 +24,6 @@ from aiokafka_lite import (
     TopicPartition,
     Workers,
 )
-from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.admin.calls import Deadline
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
@@ -40,9 +39,7 @@ member: Any = Consumer(HERE, topics=["orders"], group_id="g")
 group: Any = ConsumerGroup(HERE, group_id="g")
 producer: Any = Producer(HERE)
 shared: Any = ShareConsumer(HERE, group_id="g", topics=["orders"])
-A_PRODUCER, A_CONSUMER, AN_ADMIN, A_GROUP, A_SHARE_CONSUMER, WORKERS, TOPIC, CLUSTER, TO_TOPICS = (
-    *(Producer, Consumer, Admin, ConsumerGroup, ShareConsumer, Workers, NewTopic, EmbeddedCluster, FailureTopics),
-)
+WORKERS: Any = Workers
 
 
 async def handle(record: object) -> None:
@@ -53,25 +50,8 @@ async def handle(record: object) -> None:
     ("call", "says"),
     [
         (
-            lambda: admin.topics.create("orders", 3),
-            r"create() takes only topics by position, got 3 as well; "
-            r"pass NewTopic(name, partitions=3, replication_factor=3, configs={...})",
-        ),
-        (
-            lambda: admin.topics.create("orders", num_partitions=3),
-            r"num_partitions is not an argument of create(); pass NewTopic(name, partitions=3, ",
-        ),
-        (
             lambda: admin.topics.create({"orders": 3}),
             "topics must be names or NewTopic objects, such as NewTopic('orders', partitions=3), got {'orders': 3}",
-        ),
-        (
-            lambda: admin.topics.describe("orders", 5),
-            "describe() takes only topics by position, got 5 as well; pass ",
-        ),
-        (
-            lambda: admin.cluster.describe(5),
-            "describe() takes nothing by position, got 5 as well; pass include_fenced and timeout by name",
         ),
         (
             lambda: admin.offsets.list([ZERO]),
@@ -83,19 +63,6 @@ async def handle(record: object) -> None:
             lambda: group.consume(["orders"], handle),
             "handler must be a ConsumerGroupHandler, or Workers(function), ",
         ),
-        (lambda: group.consume(["orders"], None, 5), "consume() takes only topics and handler by position, got 5 as"),
-        (
-            lambda: producer.begin_transaction(5),
-            "begin_transaction() takes nothing by position, got 5 as well; pass timeout and defer by name",
-        ),
-        (
-            lambda: producer.send_nowait("orders", b"1", timeout=5),
-            "timeout is not an argument of send_nowait(); use put() or send(), which wait",
-        ),
-        (lambda: consumer.seek("orders", 0, 5), "seek() takes only partition and offset by position, got 5 as well; "),
-        (lambda: consumer.unsubscribe("orders"), "unsubscribe() takes nothing by position, got 'orders' as well; rem"),
-        (lambda: next(consumer), "Consumer must be read with 'await anext(...)' or 'async for', got next()"),
-        (lambda: next(shared), "ShareConsumer must be read with 'await anext(...)' or 'async for', got next()"),
     ],
 )
 async def test_a_wrong_argument_is_answered_with_the_right_call(call: Callable[[], Any], says: str) -> None:
@@ -111,49 +78,10 @@ async def test_a_wrong_timeout_of_the_admin_client_is_a_configuration_error(time
 
 
 @pytest.mark.parametrize(
-    ("make", "given", "named", "says"),
-    [
-        (A_PRODUCER, (), {}, "Producer() requires bootstrap_servers"),
-        (
-            A_PRODUCER,
-            (),
-            {"bootstrap_server": HERE},
-            "Producer() requires bootstrap_servers, got only bootstrap_ser",
-        ),
-        (A_PRODUCER, (HERE, "orders"), {}, "got a string of 6 characters as well; pass other arguments by name"),
-        (A_PRODUCER, ("orders",), {"bootstrap_servers": HERE}, "Producer() got bootstrap_servers twice: by position"),
-        (A_CONSUMER, (), {"topics": ["orders"]}, "Consumer() requires bootstrap_servers, got only topics"),
-        (AN_ADMIN, (HERE, 5), {}, "Admin() takes only bootstrap_servers by position, got 5 as well; pass connector"),
-        (A_GROUP, (HERE,), {}, "ConsumerGroup() requires group_id"),
-        (A_GROUP, (HERE, "g"), {}, "ConsumerGroup() takes only bootstrap_servers by position, got 'g' as well"),
-        (A_SHARE_CONSUMER, (HERE,), {}, "ShareConsumer() requires topics and group_id"),
-        (WORKERS, (), {}, "Workers() requires handle"),
-        (WORKERS, (handle, 5), {}, "Workers() takes only handle by position, got 5 as well; pass other arguments by"),
-        (WORKERS, (handle,), {"retries": 5}, "retries is not an argument of Workers(); use attempts, which counts"),
-        (
-            WORKERS,
-            (handle,),
-            {"concurency": 5},
-            "concurency is not an argument of Workers(); did you mean con",
-        ),
-        (TO_TOPICS, (producer,), {}, "FailureTopics() requires dead_letter"),
-        (TOPIC, ("orders",), {"num_partitions": 3}, "num_partitions is not an argument of NewTopic(); use partitions"),
-        (CLUSTER, (), {"nodes": 3}, "nodes is not an argument of EmbeddedCluster(); use brokers"),
-    ],
-)
-def test_a_constructor_explains_wrong_arguments(
-    make: Callable[..., object], given: tuple[object, ...], named: dict[str, object], says: str
-) -> None:
-    with pytest.raises(TypeError) as caught:
-        make(*given, **named)
-    assert says in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda: Workers(handle, timeout=0), "timeout must be a number of seconds > 0, or None, got 0"),
-        (lambda: WORKERS(handle, on_failure=TO_TOPICS), "on_failure must be 'raise', 'skip' or an async function"),
+        (lambda: WORKERS(handle, on_failure=FailureTopics), "on_failure must be 'raise', 'skip' or an async function"),
         (lambda: FailureTopics(producer, dead_letter="a b"), "dead_letter: topic name must consist of a-z, A-Z, 0-9"),
         (lambda: FailureTopics(producer, dead_letter="d", retry={"a b": 5}), "retry: topic name must consist of a-z"),
         (lambda: StrSerializer(5), "encoding must be an encoding that Python knows, got 5"),  # type: ignore[arg-type]

@@ -17,7 +17,6 @@ from weakref import WeakMethod
 
 from ... import consumer as native
 from ...arguments import must_be
-from ...method_names import AsyncIteration
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from .abc import ConsumerRebalanceListener
 from .assignors import strategy_of
@@ -57,7 +56,7 @@ class Subscription(NamedTuple):
     topics: frozenset[str]
 
 
-class AIOKafkaConsumer(PositionCalls, AsyncIteration, Managed, Generic[K, V]):
+class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     """Has the interface of aiokafka's class.
 
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.

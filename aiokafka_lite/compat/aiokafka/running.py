@@ -12,13 +12,13 @@ from typing import Self
 
 from ... import consumer as native
 from ...aio import forks
+from ...aio.service import NotCopyable
 from ...errors import KafkaError
-from ...method_names import AsyncContext
 from .client import ClientOwner
 from .errors import connecting, translating
 
 
-class Managed(ClientOwner, AsyncContext, ABC):
+class Managed(ClientOwner, NotCopyable, ABC):
     """The base of producers, consumers and admin clients: they run inside ``async with``."""
 
     @abstractmethod

@@ -12,7 +12,6 @@ from ...aio.gradual import GradualCalls
 from ...aio.retry import Backoff
 from ...arguments import offset as checked_offset
 from ...errors import IllegalStateError, KafkaError
-from ...method_names import AsyncIteration
 from ...settings.config import ConsumerConfig
 from ...types import K, Record, TopicPartition, V
 from ..chunk import Chunk
@@ -221,7 +220,7 @@ class ClaimReader:
         self._on_room(assigned)
 
 
-class Claim(AsyncIteration, Generic[K, V]):
+class Claim(Generic[K, V]):
     """One partition in one session: an iterator over its records, for the task that runs ``consume_claim``.
 
     If a record cannot be read, the iteration raises its error. It raises the error again at a bounded rate, until the

@@ -17,16 +17,16 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Self, Unpack
 
 import anyio
 
 from ...aio import forks
-from ...aio.service import ServiceState
+from ...aio.service import NotCopyable, ServiceState
 from ...arguments import check_timeout, must_be
 from ...errors import ConfigurationError, IllegalStateError, KafkaError
 from ...group.strategies import AssignmentStrategy, checked_strategies
-from ...method_names import CONSUMER_GROUP, AsyncContext, AsyncIteration, checks_constructor, explain
+from ...method_names import CONSUMER_GROUP, named_elsewhere
 from ...net.connector import Connector
 from ...serialization.deserializer import Deserializer
 from ...types import K, Names, V
@@ -47,7 +47,7 @@ ERRORS_KEPT = 100
 """Errors that wait for ``errors()``. Older ones are dropped; all of them are in the log."""
 
 
-class ConsumerGroup(AsyncContext, Generic[K, V]):
+class ConsumerGroup(NotCopyable, Generic[K, V]):
     """A member of a group whose records a handler processes. The constructor does no I/O.
 
     Takes the settings of ``Consumer``, its deserializers, interceptors and ``on_offset_reset``. ``await
@@ -56,6 +56,9 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
 
     ``ConsumerGroup`` of ``embedded`` is the group itself, as its coordinator keeps it.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(CONSUMER_GROUP)
 
     def __init__(
         self,
@@ -182,13 +185,6 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
     ) -> None:
         await self.close()
 
-    if not TYPE_CHECKING:
-
-        def __aiter__(self) -> Never:
-            raise TypeError(
-                "ConsumerGroup cannot be read with 'async for': call await consume(topics, handler), or use a Consumer"
-            )
-
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""
         self._check_process()
@@ -239,10 +235,6 @@ class ConsumerGroup(AsyncContext, Generic[K, V]):
             forks.check_process(self, self._process)
 
 
-explain(ConsumerGroup, CONSUMER_GROUP)
-checks_constructor(ConsumerGroup)
-
-
 class ErrorQueue:
     """The errors of a group that are not yet returned by an iteration. Owner: the ``ConsumerGroup``."""
 
@@ -270,7 +262,7 @@ class ErrorQueue:
         return self._errors.popleft()
 
 
-class GroupErrors(AsyncIteration):
+class GroupErrors:
     """The iteration over a group's errors. Each error goes to one iteration."""
 
     __slots__ = ("_check_process", "_queue")

@@ -22,7 +22,6 @@ from urllib.parse import unquote
 
 from ...arguments import whole
 from ...errors import IllegalStateError
-from ...method_names import AsyncContext
 from .avro_compatibility import AvroSchema, incompatibilities
 from .http_server import HttpRequest, HttpResponse, HttpServer
 from .referring_schemas import check_documents, check_imports
@@ -118,7 +117,7 @@ class _Failures:
     times: int
 
 
-class EmbeddedSchemaRegistry(AsyncContext):
+class EmbeddedSchemaRegistry:
     """A schema registry for tests, on a free port of the loopback interface: ``async with EmbeddedSchemaRegistry()``.
 
     With ``username`` and ``password``, or with ``token``, requests need these credentials. ``ssl_context`` makes it

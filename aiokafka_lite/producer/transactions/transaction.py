@@ -13,7 +13,7 @@ import anyio
 from ...arguments import check_timeout, must_be, text, whole
 from ...arguments import offsets as checked_offsets
 from ...errors import IllegalStateError, KafkaError, ProducerFenced
-from ...method_names import TRANSACTION, AsyncContext, explain
+from ...method_names import TRANSACTION, named_elsewhere
 from ...serialization.headers import Headers
 from ...types import GroupMetadata, K_contra, OffsetAndMetadata, RecordMetadata, TopicPartition, V_contra
 from ..accept.bulk import BulkDelivery, Written
@@ -106,7 +106,7 @@ class Sends(Protocol[K_contra, V_contra]):
     async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery: ...
 
 
-class Transaction(AsyncContext, Generic[K_contra, V_contra]):
+class Transaction(Generic[K_contra, V_contra]):
     """One transaction: ``async with producer.transaction() as transaction``. Made by ``Producer.transaction``.
 
     Leaving the body commits: all records are flushed first. If the body raises, also by cancellation, or if a record or
@@ -116,6 +116,9 @@ class Transaction(AsyncContext, Generic[K_contra, V_contra]):
     Its methods are methods of the producer, and can be used inside the body. Records that are sent with the producer
     itself belong to the transaction too.
     """
+
+    if not TYPE_CHECKING:
+        __getattr__ = named_elsewhere(TRANSACTION)
 
     def __init__(
         self, producer: Sends[K_contra, V_contra], transactions: TransactionManager, timeout: float | None
@@ -232,9 +235,6 @@ class Transaction(AsyncContext, Generic[K_contra, V_contra]):
 
     def __repr__(self) -> str:
         return f"<Transaction {self._number} of {self._transactions.transactional_id} {self._transactions.state.name}>"
-
-
-explain(Transaction, TRANSACTION, each_record=("send_nowait",))
 
 
 def _not_open() -> IllegalStateError:
