@@ -66,10 +66,10 @@ async def until_no_other_tasks(before: set[asyncio.Task[Any]]) -> None:
     """Wait until clients have no other tasks. Brokers may notice the end of a connection later."""
     try:
         async with asyncio.timeout(60):
-            while left := [task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")]:
+            while tasks := [task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")]:
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(f"tasks are left behind: {left}") from None
+        raise AssertionError(f"tasks are left behind: {tasks}") from None
 
 
 class Covered(set[str]):

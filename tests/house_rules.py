@@ -36,7 +36,7 @@ def long_files() -> Iterator[str]:
 
 
 def circles() -> Iterator[str]:
-    """Groups of modules that import one another, imports for types included."""
+    """Yield groups of modules that import one another, imports for types included."""
     for group in _strongly_connected(_imports()):
         if len(group) > 1:
             yield f"import circle: {', '.join(sorted(group))}"
@@ -69,7 +69,7 @@ def _module(path: Path) -> str:
 
 
 def _strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Tarjan's algorithm."""
+    """Find the strongly connected groups, by Tarjan's algorithm."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

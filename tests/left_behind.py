@@ -21,11 +21,11 @@ async def nothing_left_behind(collect: Callable[[], object] = gc.collect) -> Asy
     try:
         yield
     except BaseException as error:
-        if found := await _found(before, complaints, collect):
-            error.add_note(found)
+        if complaint := await _found(before, complaints, collect):
+            error.add_note(complaint)
         raise
-    found = await _found(before, complaints, collect)
-    assert not found, found
+    complaint = await _found(before, complaints, collect)
+    assert not complaint, complaint
 
 
 async def _found(
@@ -33,12 +33,12 @@ async def _found(
 ) -> str:
     """Cancel the remaining tasks. Returns a text with these tasks and the errors, or an empty text."""
     # A fixture may begin and end in different tasks.
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    names = sorted(repr(task) for task in left)
-    for task in left:
+    tasks = asyncio.all_tasks() - before - {asyncio.current_task()}
+    names = sorted(repr(task) for task in tasks)
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-    left.clear()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    tasks.clear()
     collect()  # a future reports an exception that was never retrieved when it is collected
     await asyncio.sleep(0)
     lines = []

@@ -57,5 +57,5 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*')
 
 
 def without_comments(text: str) -> str:
-    """Kafka's JSON has ``//`` comments. ``//`` inside a string is not a comment."""
+    """Remove the ``//`` comments of Kafka's JSON. ``//`` inside a string is not a comment."""
     return _TOKEN.sub(lambda match: match[0] if match[0].startswith('"') else "", text)

@@ -139,7 +139,8 @@ def field_differences(
 
 
 def default_differences(spec: Spec, field: Mapping[str, Any], path: str, valid: Versions) -> Iterator[str]:
-    """A field may require a value here if Kafka has no default for it, every version has it, and it is not tagged."""
+    """Yield differences of defaults. A field may require a value here if Kafka has no default for it, every version
+    has it, and it is not tagged."""
     theirs = kafka_default(field, spec)
     everywhere = spec.versions.first <= valid.first and spec.versions.last >= valid.last
     if spec.default is MISSING:

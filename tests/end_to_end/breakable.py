@@ -76,7 +76,7 @@ class BreakableCluster(ABC):
 
     @abstractmethod
     async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
-        """Leaders, replicas and in-sync replicas as the brokers report them; empty if they report none yet."""
+        """Return leaders, replicas and in-sync replicas as the brokers report them; empty if they report none yet."""
 
     @abstractmethod
     async def mend(self) -> None:
@@ -222,10 +222,10 @@ class BreakableKafka(BreakableCluster):
 
     async def start(self, *nodes: int) -> None:
         started = [self._cluster.nodes[node] for node in nodes]
-        for each in started:
-            each.launch()
-        for each in started:
-            await asyncio.to_thread(each.wait_until_ready)
+        for process in started:
+            process.launch()
+        for process in started:
+            await asyncio.to_thread(process.wait_until_ready)
 
     async def freeze(self, node: int) -> None:
         self._cluster.nodes[node].freeze()
@@ -236,8 +236,8 @@ class BreakableKafka(BreakableCluster):
     async def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Make the node the first of the replicas, then ask for a preferred leader election."""
         await self.until_in_sync(topic)
-        known = (await self.partitions(topic))[partition]
-        replicas = [node, *(replica for replica in known.replicas if replica != node)]
+        state = (await self.partitions(topic))[partition]
+        replicas = [node, *(replica for replica in state.replicas if replica != node)]
         wish = ReassignableTopic(
             name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
         )
@@ -245,11 +245,13 @@ class BreakableKafka(BreakableCluster):
         async with self._client() as client:
             node_id = await controller(client)
             moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), node=node_id)
-            for result in [each for answer in moved.responses for each in answer.partitions]:
+            for result in [partition for answer in moved.responses for partition in answer.partitions]:
                 if result.error_code:
                     raise error_for(result.error_code, f"reordering {topic}-{partition}: {result.error_message}")
             elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), node=node_id)
-            for outcome in [each for answer in elected.replica_election_results for each in answer.partition_result]:
+            for outcome in [
+                result for answer in elected.replica_election_results for result in answer.partition_result
+            ]:
                 if outcome.error_code not in ELECTED:
                     raise error_for(outcome.error_code, f"electing {node} for {topic}-{partition}")
 

@@ -65,8 +65,7 @@ class Kafka:
 
 
 def missing(reason: str) -> None:
-    """Something that the test needs is missing on this machine: skip the test. In CI, which has to have everything,
-    fail."""
+    """Skip a test that needs something which this machine lacks. In CI, which has to have everything, fail."""
     if IN_CI:
         pytest.fail(reason)
     pytest.skip(reason)
@@ -82,8 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def broker(item: pytest.Item) -> str:
         parameters = getattr(item, "callspec", None)
-        given = parameters.params if parameters is not None else {}
-        return str(given.get("kafka") or given.get("secured", ""))
+        arguments = parameters.params if parameters is not None else {}
+        return str(arguments.get("kafka") or arguments.get("secured", ""))
 
     order = {"": 0, "embedded": 1}
     for item in items:
@@ -119,7 +118,7 @@ async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[Kafka]:
 
 
 async def until_every_partition_has_a_leader(client: Client, topic: str, partitions: int) -> None:
-    """The controller knows a created topic first; each broker knows it a moment later."""
+    """Wait until each broker knows a created topic. The controller knows it first."""
     async with asyncio.timeout(DEADLINE):
         while True:
             with contextlib.suppress(UnknownTopic):

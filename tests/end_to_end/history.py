@@ -108,19 +108,19 @@ class Finding(NamedTuple):
     evidence: str
 
 
-def violations(history: History, found: Sequence[Found], promises: Promises = Promises()) -> list[Finding]:
+def violations(history: History, records: Sequence[Found], promises: Promises = Promises()) -> list[Finding]:
     """Return every broken promise, each with its evidence. An empty list means that all promises were kept."""
     sends = {send.value: send for send in history.sends}
     assert len(sends) == len(history.sends), "values must be unique"
     places: dict[bytes, list[Found]] = defaultdict(list)
-    for record in found:
+    for record in records:
         places[record.value].append(record)
     findings = [
         *_unsettled(history.sends),
-        *_repeated(found),
-        *_invented(found, sends),
+        *_repeated(records),
+        *_invented(records, sends),
         *_resurrected(history.sends, places),
-        *_reordered(found, sends, promises),
+        *_reordered(records, sends, promises),
     ]
     if promises.lossless:
         findings += _lost(history.sends, places)
@@ -135,17 +135,17 @@ def _unsettled(sends: Iterable[Send]) -> Iterable[Finding]:
     return (Finding(Violation.UNSETTLED, str(send)) for send in sends if send.outcome is Outcome.PENDING)
 
 
-def _repeated(found: Iterable[Found]) -> Iterable[Finding]:
+def _repeated(records: Iterable[Found]) -> Iterable[Finding]:
     positions: dict[TopicPartition, int] = {}
-    for record in found:
+    for record in records:
         position = positions.get(record.topic_partition, 0)
         if record.offset < position:
             yield Finding(Violation.REPEATED, f"{record} after offset {position - 1}")
         positions[record.topic_partition] = max(position, record.offset + 1)
 
 
-def _invented(found: Iterable[Found], sends: dict[bytes, Send]) -> Iterable[Finding]:
-    for record in found:
+def _invented(records: Iterable[Found], sends: dict[bytes, Send]) -> Iterable[Finding]:
+    for record in records:
         send = sends.get(record.value)
         if send is None or send.topic_partition != record.topic_partition:
             yield Finding(Violation.INVENTED, str(record))
@@ -178,15 +178,16 @@ def _duplicated(places: dict[bytes, list[Found]]) -> Iterable[Finding]:
             yield Finding(Violation.DUPLICATED, f"{value.decode()}: {sorted(offsets)}")
 
 
-def _reordered(found: Iterable[Found], sends: dict[bytes, Send], promises: Promises) -> Iterable[Finding]:
-    """By the log: the first copy of each record comes after the first copies of all records that were sent before it.
+def _reordered(records: Iterable[Found], sends: dict[bytes, Send], promises: Promises) -> Iterable[Finding]:
+    """Compare with the log: the first copy of each record comes after the first copies of all records that were sent
+    before it.
 
     A request that timed out may wait in a broker's socket, and be executed after later requests. Idempotence rejects
     such a request. Without idempotence, its failed records can appear anywhere.
     """
     latest: dict[TopicPartition, Send] = {}
     seen: set[bytes] = set()
-    for record in sorted(found, key=lambda record: (record.topic_partition, record.offset)):
+    for record in sorted(records, key=lambda record: (record.topic_partition, record.offset)):
         send = sends.get(record.value)
         if send is None or record.value in seen:
             continue
@@ -201,7 +202,7 @@ def _reordered(found: Iterable[Found], sends: dict[bytes, Send], promises: Promi
 
 
 def _acknowledged_out_of_order(sends: Iterable[Send]) -> Iterable[Finding]:
-    """Acknowledged offsets that do not grow in the order of sending."""
+    """Yield acknowledged offsets that do not grow in the order of sending."""
     latest: dict[TopicPartition, Send] = {}
     for send in sends:
         if send.outcome is not Outcome.ACKNOWLEDGED or send.offset == UNKNOWN_OFFSET:

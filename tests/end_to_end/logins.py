@@ -23,13 +23,13 @@ def _write_by_librdkafka(settings: dict[str, Any], topic: str, seconds: float) -
     from confluent_kafka import KafkaException, Producer
 
     names = {"ssl_cafile": "ssl.ca.location", "ssl_certfile": "ssl.certificate.location"}
-    given = {names.get(name, name.replace("_", ".")): value for name, value in settings.items()}
+    properties = {names.get(name, name.replace("_", ".")): value for name, value in settings.items()}
     if "ssl_certfile" in settings:
-        given["ssl.key.location"] = settings["ssl_certfile"]
-    if (provider := given.pop("sasl.oauth.token.provider", None)) is not None:
-        given["oauth_cb"] = lambda _: (provider(), time.time() + 60.0)
+        properties["ssl.key.location"] = settings["ssl_certfile"]
+    if (provider := properties.pop("sasl.oauth.token.provider", None)) is not None:
+        properties["oauth_cb"] = lambda _: (provider(), time.time() + 60.0)
     failures: list[Any] = []
-    producer = Producer({**given, "log_level": 0, "error_cb": failures.append, "message.timeout.ms": 30_000})
+    producer = Producer({**properties, "log_level": 0, "error_cb": failures.append, "message.timeout.ms": 30_000})
     written, end = 0, time.monotonic() + seconds
     while written == 0 or time.monotonic() < end:
         producer.produce(topic, b"value", on_delivery=lambda error, _: failures.append(error) if error else None)
@@ -72,11 +72,15 @@ async def _write_by_aiokafka(settings: dict[str, Any], topic: str, seconds: floa
         async def token(self) -> str:
             return str(settings["sasl_oauth_token_provider"]())
 
-    given = _for_python_clients(settings, Provider())
-    files = {name.removeprefix("ssl_"): given.pop(name) for name in ("ssl_cafile", "ssl_certfile") if name in given}
+    client_settings = _for_python_clients(settings, Provider())
+    files = {
+        name.removeprefix("ssl_"): client_settings.pop(name)
+        for name in ("ssl_cafile", "ssl_certfile")
+        if name in client_settings
+    }
     if files:
-        given["ssl_context"] = create_ssl_context(**files)
-    producer = aiokafka.AIOKafkaProducer(**given)
+        client_settings["ssl_context"] = create_ssl_context(**files)
+    producer = aiokafka.AIOKafkaProducer(**client_settings)
     try:
         await producer.start()
         written, end = 0, time.monotonic() + seconds
@@ -91,5 +95,8 @@ async def _write_by_aiokafka(settings: dict[str, Any], topic: str, seconds: floa
 
 def _for_python_clients(settings: dict[str, Any], provider: Any) -> dict[str, Any]:
     names = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
-    given = {names.get(name, name): value for name, value in settings.items()}
-    return {**given, **({"sasl_oauth_token_provider": provider} if "sasl_oauth_token_provider" in given else {})}
+    properties = {names.get(name, name): value for name, value in settings.items()}
+    return {
+        **properties,
+        **({"sasl_oauth_token_provider": provider} if "sasl_oauth_token_provider" in properties else {}),
+    }

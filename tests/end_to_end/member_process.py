@@ -82,7 +82,7 @@ class Work(RebalanceListener):
 
 
 def say(event: str, **facts: Any) -> None:
-    """One line in one write: an event before a kill is never lost."""
+    """Write one line at once: an event before a kill is never lost."""
     os.write(sys.stdout.fileno(), json.dumps({"event": event, "at": time.monotonic(), **facts}).encode() + b"\n")
 
 

@@ -57,7 +57,7 @@ async def started(
     stdout: int | None = asyncio.subprocess.PIPE,
     variables: dict[str, str] | None = None,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running command. If it still runs at the end of the block, it is killed."""
+    """Run a command. If it still runs at the end of the block, it is killed."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
@@ -135,7 +135,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     async def ended(self) -> int:
-        """The exit status, once all output has been read."""
+        """Return the exit status, once all output has been read."""
         async with asyncio.timeout(DEADLINE):
             status = await self.process.wait()
             while not self._over:
@@ -151,7 +151,7 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(*arguments: str, stdout: int | None = None) -> AsyncIterator[Terminal]:
-    """A command in a terminal of its own, where Ctrl-C is a key. Its output may be redirected."""
+    """Run a command in a terminal of its own, where Ctrl-C is a key. Its output may be redirected."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     process = await asyncio.create_subprocess_exec(
@@ -177,7 +177,7 @@ async def terminal(*arguments: str, stdout: int | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """``aiokafka-lite broker`` and the bootstrap servers that it printed."""
+    """Run ``aiokafka-lite broker``; yields it and the bootstrap servers that it printed."""
     async with started("broker", *arguments) as process:
         assert process.stdout is not None
         async with asyncio.timeout(DEADLINE):
@@ -188,6 +188,6 @@ async def broker(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Proc
 
 @asynccontextmanager
 async def embedded_kafka() -> AsyncIterator[Kafka]:
-    """An embedded cluster, for tests that do not depend on the broker."""
+    """Run an embedded cluster, for tests that do not depend on the broker."""
     async with EmbeddedCluster(brokers=1) as cluster:
         yield Kafka("embedded", NEWEST, cluster.bootstrap_servers)

@@ -72,9 +72,9 @@ async def newest_tool(kafka: Kafka, name: str, *arguments: str) -> str:
 
 async def test_topics(kafka: Kafka, admin: Admin) -> None:
     name, odd = new_name(), new_name()
-    wanted = [NewTopic(name, 2, 1, configs={"retention.ms": 86400000}), NewTopic(odd, 1, 99)]
-    checked = await admin.topics.create(wanted, validate_only=True)
-    created = await admin.topics.create(wanted)
+    new_topics = [NewTopic(name, 2, 1, configs={"retention.ms": 86400000}), NewTopic(odd, 1, 99)]
+    checked = await admin.topics.create(new_topics, validate_only=True)
+    created = await admin.topics.create(new_topics)
     for results in (checked, created):
         assert list(results.done) == [name]
         error = results.failed[odd]
@@ -161,17 +161,17 @@ async def test_configs(kafka: Kafka, admin: Admin) -> None:
 
     async def own() -> dict[str, str | None]:
         settings = (await admin.configs.describe(topic))[topic]
-        return {name: each.value for name, each in settings.items() if each.source is ConfigSource.TOPIC}
+        return {name: setting.value for name, setting in settings.items() if setting.source is ConfigSource.TOPIC}
 
     async def is_compacted() -> bool:
         return (await own()).get("cleanup.policy") == "compact"
 
     await until(is_compacted)
     (await admin.configs.alter({topic: [added]})).raise_for_errors()
-    wanted = {"max.message.bytes": "3000", "cleanup.policy": "compact,delete"}
+    changes = {"max.message.bytes": "3000", "cleanup.policy": "compact,delete"}
 
     async def is_changed() -> bool:
-        return await own() == wanted
+        return await own() == changes
 
     await until(is_changed)
     (setting,) = (await admin.configs.describe(topic, names=["max.message.bytes"]))[topic].values()
@@ -185,16 +185,18 @@ async def test_configs(kafka: Kafka, admin: Admin) -> None:
         arguments = ("--describe", "--entity-type", "topics", "--entity-name", name)
         said = await newest_tool(kafka, "configs", *arguments)
         told = dict(re.findall(r"^\s*([\w.]+)=(\S+) sensitive", said, flags=re.MULTILINE))
-        assert told == wanted
+        assert told == changes
 
 
 async def test_groups(kafka: Kafka, admin: Admin) -> None:
     partitions = await filled_topic(kafka)
     topic, group = partitions[0].topic, new_name("group")
     (await admin.groups.alter_offsets(group, dict.fromkeys(partitions, 4))).raise_for_errors()
-    listed = {each.group_id: each for each in await admin.groups.list(states=[GroupState.EMPTY])}
+    listed = {
+        group_listing.group_id: group_listing for group_listing in await admin.groups.list(states=[GroupState.EMPTY])
+    }
     assert listed[group].type is GroupType.CLASSIC
-    assert group not in {each.group_id for each in await admin.groups.list(states=["Stable"])}
+    assert group not in {group_listing.group_id for group_listing in await admin.groups.list(states=["Stable"])}
     described = await admin.groups.describe([group, "missing-group"])
     assert described[group].state is GroupState.EMPTY
     error = described.failed["missing-group"]
@@ -215,7 +217,7 @@ async def test_groups(kafka: Kafka, admin: Admin) -> None:
         (await admin.groups.delete_offsets(group, [partitions[0]])).raise_for_errors()
         assert list((await admin.groups.offsets(group))[group]) == [partitions[1]]
     (await admin.groups.delete(group)).raise_for_errors()
-    assert group not in {each.group_id for each in await admin.groups.list()}
+    assert group not in {group_listing.group_id for group_listing in await admin.groups.list()}
 
 
 async def test_members_of_a_group(kafka: Kafka, admin: Admin) -> None:
@@ -254,7 +256,7 @@ async def test_a_group_of_the_new_protocol(kafka: Kafka, admin: Admin) -> None:
         (member,) = described.members
         assert (member.topics, member.assignment, member.target) == ((topic,), tuple(partitions), tuple(partitions))
         listed = await admin.groups.list(types=[GroupType.CONSUMER])
-        assert group in {each.group_id for each in listed}
+        assert group in {listing.group_id for listing in listed}
     finally:
         await asyncio.to_thread(consumer.close)
 
@@ -280,7 +282,7 @@ async def test_offsets_and_records(kafka: Kafka, admin: Admin) -> None:
     first, second = await filled_topic(kafka)
     missing = TopicPartition("missing-topic", 0)
     results = await admin.offsets.list({first: 1_700_000_000_003, second: OffsetSpec.LATEST, missing: 0})
-    assert [found.offset for found in results.done.values() if found] == [3, 10]
+    assert [record_offset.offset for record_offset in results.done.values() if record_offset] == [3, 10]
     assert list(results.failed) == [missing]
     assert (await admin.offsets.list({first: 1_800_000_000_000}))[first] is None
     for spec, version, offset in (
@@ -292,8 +294,8 @@ async def test_offsets_and_records(kafka: Kafka, admin: Admin) -> None:
     ):
         listed = await admin.offsets.list({first: spec})
         if kafka.speaks(version):
-            found = listed[first]
-            assert (None if found is None else found.offset) == offset, spec
+            end_offset = listed[first]
+            assert (None if end_offset is None else end_offset.offset) == offset, spec
         else:
             with pytest.raises(UnsupportedVersion, match=re.escape(version)):
                 listed.raise_for_errors()
@@ -321,10 +323,10 @@ async def test_leaders_replicas_and_disks(kafka: Kafka, admin: Admin) -> None:
         if kafka.speaks("2.8"):
             options = ("--describe", "--broker-list", str(node_id), "--topic-list", first.topic)
             told = json.loads((await newest_tool(kafka, "log-dirs", *options)).splitlines()[-1])
-            (log_dirs,) = [each["logDirs"] for each in told["brokers"]]
-            assert {each["partition"]: each["size"] for log_dir in log_dirs for each in log_dir["partitions"]} == {
-                str(each): on_disk[each].size for each in on_disk
-            }
+            (log_dirs,) = [broker["logDirs"] for broker in told["brokers"]]
+            assert {
+                replica["partition"]: replica["size"] for log_dir in log_dirs for replica in log_dir["partitions"]
+            } == {str(replica): on_disk[replica].size for replica in on_disk}
     else:
         with pytest.raises(UnsupportedVersion, match=r"2\.0"):
             described.raise_for_errors()
@@ -345,8 +347,8 @@ async def test_leaders_replicas_and_disks(kafka: Kafka, admin: Admin) -> None:
 
 async def test_quotas(kafka: Kafka, admin: Admin) -> None:
     entity = QuotaEntity(user=new_name("user"), client_id=Match.DEFAULT)
-    wanted = {"producer_byte_rate": 1e9, "request_percentage": 500.0}
-    altered = await admin.quotas.alter({entity: dict(wanted)})
+    limits = {"producer_byte_rate": 1e9, "request_percentage": 500.0}
+    altered = await admin.quotas.alter({entity: dict(limits)})
     if not kafka.speaks("2.6"):
         with pytest.raises(UnsupportedVersion, match=r"2\.6"):
             altered.raise_for_errors()
@@ -357,14 +359,14 @@ async def test_quotas(kafka: Kafka, admin: Admin) -> None:
         return dict(await admin.quotas.describe(user=entity.user)).get(entity, {})
 
     async def is_set() -> bool:
-        return bool(await described() == wanted)
+        return bool(await described() == limits)
 
     await until(is_set)
     options = ("--describe", "--entity-type", "users", "--entity-name", str(entity.user))
     said = await newest_tool(kafka, "configs", *options, "--entity-type", "clients", "--entity-default")
     told = dict(re.findall(r"(\w+)=([\d.E]+)", said))
-    assert {name: float(value) for name, value in told.items()} == wanted, said
-    (await admin.quotas.alter({entity: dict.fromkeys(wanted)})).raise_for_errors()
+    assert {name: float(value) for name, value in told.items()} == limits, said
+    (await admin.quotas.alter({entity: dict.fromkeys(limits)})).raise_for_errors()
 
     async def is_removed() -> bool:
         return not await described()

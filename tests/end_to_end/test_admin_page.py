@@ -42,9 +42,9 @@ async def test_the_examples_of_the_page_run_one_after_the_other(
                 await running
 
             async def has_six_leaders() -> bool:
-                found = (await admin.topics.describe("orders")).done.get("orders")
+                topic = (await admin.topics.describe("orders")).done.get("orders")
                 return (
-                    found is not None and [partition.leader is not None for partition in found.partitions] == [True] * 6
+                    topic is not None and [partition.leader is not None for partition in topic.partitions] == [True] * 6
                 )
 
             await until(has_six_leaders)

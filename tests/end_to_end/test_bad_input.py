@@ -33,7 +33,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def a_server_that(answer: Answer) -> AsyncIterator[str]:
-    """A server that is not Kafka, on a loopback port. Returns its address."""
+    """Run a server that is not Kafka, on a loopback port, and yield its address."""
     handlers: set[asyncio.Task[Any]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ async def speaks_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def speaks_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The answer of a TLS server to a client that does not begin with a hello: an alert, unexpected message."""
+    """Answer as a TLS server to a client that does not begin with a hello: an alert, unexpected message."""
     await reader.read(100)
     writer.write(b"\x15\x03\x03\x00\x02\x02\x0a")
     await writer.drain()

@@ -57,12 +57,12 @@ async def test_no_acknowledged_record_is_lost_by_kills_of_the_broker(tmp_path: P
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
         await producer.close()
-        found: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        values: list[list[int]] = [[] for _ in range(PARTITIONS)]
         async with Consumer(servers, topics=["orders"]) as consumer:
             end = sum((await consumer.end_offsets([TopicPartition("orders", n) for n in range(PARTITIONS)])).values())
-            while sum(map(len, found)) < end:
+            while sum(map(len, values)) < end:
                 for record in await consumer.poll(1000, 10.0):
-                    found[record.partition].append(int(record.value or b""))
-    for read, sent in zip(found, acknowledged, strict=True):
+                    values[record.partition].append(int(record.value or b""))
+    for read, sent in zip(values, acknowledged, strict=True):
         assert len(set(read)) == len(read)
         assert set(sent) <= set(read)

@@ -39,7 +39,7 @@ async def on_screen(kafka: Kafka, *arguments: str) -> str:
 
 @asynccontextmanager
 async def member(kafka: Kafka, topic: str, group: str, client_id: str = "reader") -> AsyncIterator[None]:
-    """A member of a group that has read and committed all records."""
+    """Run a member of a group that has read and committed all records."""
     async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group, client_id=client_id) as consumer:
         await consumer.poll(timeout=30)
         await consumer.poll()
@@ -58,7 +58,7 @@ async def test_a_topic_is_created_altered_and_deleted(kafka: Kafka) -> None:
     assert "TOPIC_ALREADY_EXISTS" in again.errors
 
     async with Admin(kafka.bootstrap_servers) as admin:
-        while name not in {each.name for each in await admin.topics.list()}:
+        while name not in {topic.name for topic in await admin.topics.list()}:
             pass
     described = await ask(kafka, "topics", "describe", name)
     assert [row[:2] for row in described.rows] == [["TOPIC", "PARTITION"], [name, "0"], [name, "1"]]
@@ -128,8 +128,8 @@ async def test_a_group_is_moved_only_with_execute(embedded: Kafka, tmp_path: Pat
 
     async def committed() -> int | None:
         async with Admin(embedded.bootstrap_servers) as admin:
-            found = (await admin.groups.offsets("moved"))["moved"].get(partition)
-            return None if found is None else found.offset
+            committed = (await admin.groups.offsets("moved"))["moved"].get(partition)
+            return None if committed is None else committed.offset
 
     async def reset(*options: str) -> list[list[str]]:
         return (await ask(embedded, "groups", "reset-offsets", "moved", "--no-headings", *options)).rows
@@ -192,7 +192,7 @@ async def test_the_cluster_and_its_versions(embedded: Kafka) -> None:
     assert "BROKER\tHOST\tPORT\tRACK\tCONTROLLER\n1\t127.0.0.1\t" in plain
     described = json.loads((await ask(embedded, "cluster", "--versions", "--json")).text)
     assert (described["controller"], described["brokers"][0]["broker"]) == (1, 1)
-    produce = next(each for each in described["versions"] if each["api"] == "Produce")
+    produce = next(version for version in described["versions"] if version["api"] == "Produce")
     assert produce["from"] <= produce["used"] <= produce["to"]
     assert "CONTROLLER" in await on_screen(embedded, "cluster")
 
@@ -255,11 +255,11 @@ async def test_lag_is_printed_repeatedly_into_a_pipe(embedded: Kafka) -> None:
 
 async def test_the_bench_measures_and_deletes_its_topic(embedded: Kafka) -> None:
     measured = json.loads((await ask(embedded, "bench", "--records", "2000", "--json")).text)
-    assert [(each["what"], each["records"]) for each in measured["throughput"]] == [
+    assert [(row["what"], row["records"]) for row in measured["throughput"]] == [
         ("produce", 2000),
         ("consume", 2000),
     ]
-    assert all(each["records_per_second"] > 0 for each in measured["throughput"])
+    assert all(row["records_per_second"] > 0 for row in measured["throughput"])
     (latency,) = measured["latency"]
     assert 0 < latency["p50_ms"] <= latency["p95_ms"] <= latency["p99_ms"]
     async with Admin(embedded.bootstrap_servers) as admin:

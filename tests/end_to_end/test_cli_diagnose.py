@@ -19,7 +19,7 @@ async def diagnosed(servers: str, *arguments: str, timeout: int = 30) -> tuple[i
 
 
 def findings(report: dict[str, Any]) -> list[str]:
-    return [each["finding"] for each in report["findings"]]
+    return [row["finding"] for row in report["findings"]]
 
 
 async def test_a_healthy_kafka_has_no_findings(kafka: Kafka) -> None:
@@ -39,13 +39,13 @@ async def test_a_healthy_kafka_has_no_findings(kafka: Kafka) -> None:
     assert (member.group.state, member.assigned, member.cluster.unreachable) == ("STABLE", 2, None)
     assert any("Produce" in connection.versions for broker in writer.brokers for connection in broker.connections)
     assert (status, findings(report)) == (0, ["nothing is wrong here"])
-    assert [each["answers"] for each in report["bootstrap_servers"]]
-    assert all(each["answers"] and each["produce"] is not None for each in report["brokers"])
+    assert [server["answers"] for server in report["bootstrap_servers"]]
+    assert all(broker["answers"] and broker["produce"] is not None for broker in report["brokers"])
     assert report["aiokafka_lite"]
     assert report["cluster_id"] is not None
-    assert [each["partition"] for each in report["topic"]] == [0, 1]
+    assert [partition["partition"] for partition in report["topic"]] == [0, 1]
     assert (report["members"], report["state"]) == (1, "Stable")
-    assert {each["partition"]: each["lag"] for each in report["lag"]}[0] == 1
+    assert {row["partition"]: row["lag"] for row in report["lag"]}[0] == 1
 
 
 async def test_a_broker_whose_advertised_address_does_not_answer_is_named() -> None:
@@ -57,7 +57,7 @@ async def test_a_broker_whose_advertised_address_does_not_answer_is_named() -> N
     (finding,) = findings(report)
     assert finding.startswith(f"broker 2 advertises {second}, which does not answer from here")
     assert "advertised.listeners" in finding
-    assert [(each["broker"], each["answers"]) for each in report["brokers"]] == [(1, True), (2, False)]
+    assert [(broker["broker"], broker["answers"]) for broker in report["brokers"]] == [(1, True), (2, False)]
 
 
 async def test_a_bootstrap_server_that_is_down_is_named_while_another_answers() -> None:

@@ -184,8 +184,8 @@ async def test_offsets_end_at_the_last_stable_offset_with_read_committed(kafka: 
     ends = {"read_committed": "7", "read_uncommitted": "10"}
     for isolation, end in ends.items():
         assert await rows("--isolation-level", isolation) == [[transactions, "0", "0", end, end]]
-        (found,) = await rows("--isolation-level", isolation, "--at", "latest")
-        assert found[:3] == [transactions, "0", end]
+        (row,) = await rows("--isolation-level", isolation, "--at", "latest")
+        assert row[:3] == [transactions, "0", end]
     assert await rows() == [[transactions, "0", "0", "10", "10"]]
 
 

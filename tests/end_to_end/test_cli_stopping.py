@@ -61,7 +61,7 @@ async def test_a_stopped_member_has_committed_what_it_printed_and_left(
     lines = printed.count(b"\n")
     async with Admin(embedded.bootstrap_servers) as admin:
         offsets = (await admin.groups.offsets("g"))["g"]
-        assert {partition: found.offset for partition, found in offsets.items()} == {TopicPartition(filled, 0): lines}
+        assert {partition: offset.offset for partition, offset in offsets.items()} == {TopicPartition(filled, 0): lines}
         assert (await admin.groups.describe("g"))["g"].members == ()
     if lines < MANY:
         rest = (await run(*arguments, "--until", "end")).output

@@ -152,13 +152,13 @@ async def test_positions_and_offsets_of_assigned_partitions(library: Any, kafka:
         assert consumer.paused() == {one}
         consumer.seek(one, 0)
         consumer.seek(two, 3)
-        found = await consumer.getmany(timeout_ms=5000, max_records=10)
-        assert found.keys() == {two}
-        assert [record.value for record in found[two]] == [b"10"]
+        records = await consumer.getmany(timeout_ms=5000, max_records=10)
+        assert records.keys() == {two}
+        assert [record.value for record in records[two]] == [b"10"]
         consumer.resume(one)
-        found = await consumer.getmany(one, timeout_ms=5000, max_records=1)
-        assert [record.value for record in found[one]] == [b"0"]
-        at = (await consumer.offsets_for_times({one: found[one][0].timestamp}))[one]
+        records = await consumer.getmany(one, timeout_ms=5000, max_records=1)
+        assert [record.value for record in records[one]] == [b"0"]
+        at = (await consumer.offsets_for_times({one: records[one][0].timestamp}))[one]
         assert at.offset == 0
         assert await consumer.offsets_for_times({one: 4_000_000_000_000}) == {one: None}
     finally:
@@ -224,18 +224,18 @@ async def test_a_transaction_moves_records_and_offsets_together(library: Any, ka
     )
     producer = library.AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=topic)
     async with consumer, producer:
-        found: dict[Any, list[Any]] = {}
-        while sum(map(len, found.values())) < 3:
+        records_of: dict[Any, list[Any]] = {}
+        while sum(map(len, records_of.values())) < 3:
             for partition, records in (await consumer.getmany(timeout_ms=1000)).items():
-                found.setdefault(partition, []).extend(records)
+                records_of.setdefault(partition, []).extend(records)
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction():
                 await producer.send(target, b"aborted")
                 raise ZeroDivisionError
         async with producer.transaction():
-            for records in found.values():
+            for records in records_of.values():
                 await producer.send(target, records[0].value)
-            offsets = {each: records[-1].offset + 1 for each, records in found.items()}
+            offsets = {partition: records[-1].offset + 1 for partition, records in records_of.items()}
             await producer.send_offsets_to_transaction(offsets, topic)
         await until(consumer.committed, library.TopicPartition(topic, 2), lambda offset: offset == 1)
     reader = library.AIOKafkaConsumer(
@@ -298,7 +298,7 @@ async def test_a_position_that_was_chosen_is_committed(library: Any, kafka: Kafk
         await consumer.seek_to_end(one)
         consumer.seek(two, 1)
         await consumer.commit()
-        assert [await consumer.committed(each) for each in (one, two)] == [3, 1]
+        assert [await consumer.committed(partition) for partition in (one, two)] == [3, 1]
 
 
 async def test_a_pattern_is_matched_at_the_begin_of_names(library: Any, kafka: Kafka, topic: str) -> None:
@@ -400,16 +400,16 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
         assert [topic_error[:2] for topic_error in (await client.create_topics([new])).topic_errors] == [(name, 0)]
         again = await client.create_topics([new])
         assert [topic_error[:2] for topic_error in again.topic_errors] == [(name, 36)]
-        (found,) = again.to_object()["topic_errors"]
-        assert (found["topic"], found["error_code"]) == (name, 36)
-        await until(client.describe_topics, [name], lambda found: found[0]["error_code"] == 0)
+        (topic_error,) = again.to_object()["topic_errors"]
+        assert (topic_error["topic"], topic_error["error_code"]) == (name, 36)
+        await until(client.describe_topics, [name], lambda topics: topics[0]["error_code"] == 0)
         assert name in await client.list_topics()
         (described,) = await client.describe_topics([name])
         assert (described["topic"], len(described["partitions"])) == (name, 2)
         await client.create_partitions({name: library.admin.NewPartitions(3)})
         with pytest.raises(library.errors.InvalidPartitionsError):
             await client.create_partitions({name: library.admin.NewPartitions(2)})
-        await until(client.describe_topics, [name], lambda found: len(found[0]["partitions"]) == 3)
+        await until(client.describe_topics, [name], lambda topics: len(topics[0]["partitions"]) == 3)
         described = await client.describe_cluster()
         assert sorted(described) == ["brokers", "cluster_id", "controller_id", "throttle_time_ms"]
         assert isinstance(described["controller_id"], int)
@@ -422,9 +422,9 @@ async def test_topics_are_administered(library: Any, kafka: Kafka, topic: str) -
 def test_each_error_of_a_broker_has_the_same_name_and_number() -> None:
     theirs, ours = (importlib.import_module(f"{name}.errors") for name in MODULES.values())
     numbers = {
-        name: each.errno
-        for name, each in vars(theirs).items()
-        if isinstance(each, type) and issubclass(each, theirs.BrokerResponseError) and getattr(each, "errno", None)
+        name: item.errno
+        for name, item in vars(theirs).items()
+        if isinstance(item, type) and issubclass(item, theirs.BrokerResponseError) and getattr(item, "errno", None)
     }
     assert len(numbers) > 70
     assert {name: getattr(ours, name).errno for name in numbers} == numbers
@@ -432,13 +432,13 @@ def test_each_error_of_a_broker_has_the_same_name_and_number() -> None:
 
 def test_each_exception_can_be_caught_by_the_same_names() -> None:
     theirs, ours = (importlib.import_module(f"{name}.errors") for name in MODULES.values())
-    classes = {name: each for name, each in vars(theirs).items() if isinstance(each, type)}
-    exceptions = {name: each for name, each in classes.items() if issubclass(each, Exception)}
+    classes = {name: item for name, item in vars(theirs).items() if isinstance(item, type)}
+    exceptions = {name: item for name, item in classes.items() if issubclass(item, Exception)}
     assert len(exceptions) > 100
-    for name, each in exceptions.items():
-        bases = [getattr(ours, base.__name__) for base in each.__mro__ if base.__module__ == theirs.__name__]
+    for name, exception in exceptions.items():
+        bases = [getattr(ours, base.__name__) for base in exception.__mro__ if base.__module__ == theirs.__name__]
         assert all(issubclass(getattr(ours, name), base) for base in bases), name
-        assert getattr(getattr(ours, name), "message", None) == getattr(each, "message", None) or name in UNLIKE
+        assert getattr(getattr(ours, name), "message", None) == getattr(exception, "message", None) or name in UNLIKE
     assert str(ours.NotLeaderForPartitionError("moved")) == str(theirs.NotLeaderForPartitionError("moved"))
     assert ours.for_code(0).__name__ == theirs.for_code(0).__name__ == "NoError"
     assert ours.for_code(9_999).__name__ == theirs.for_code(9_999).__name__ == "UnknownError"

@@ -87,7 +87,7 @@ class RawGroup:
     async def heartbeat(
         self, member_id: str, epoch: int, *, owns: tuple[int, ...] | None = None, **fields: Any
     ) -> Answer:
-        """``owns`` are the numbers of the partitions in the request."""
+        """Send a heartbeat. ``owns`` are the numbers of the partitions in the request."""
         owned = None if owns is None else []
         if owns:
             owned = [ConsumerGroupHeartbeatTopicPartitions(topic_id=self.topic_id, partitions=list(owns))]
@@ -124,7 +124,7 @@ class RawGroup:
     # Members of the classic protocol.
 
     async def classic_join(self, member_id: str, *, owns: tuple[int, ...] = ()) -> JoinGroupResponse:
-        """``owns`` are the numbers of the partitions in the subscription."""
+        """Send JoinGroup. ``owns`` are the numbers of the partitions in the subscription."""
         owned = [ConsumerProtocolSubscriptionTopicPartition(topic=self.topic, partitions=list(owns))] if owns else []
         subscription = ConsumerProtocolSubscription(topics=[self.topic], owned_partitions=owned)
         protocol = JoinGroupRequestProtocol(name="cooperative-sticky", metadata=encode_versioned(subscription, 1))
@@ -153,8 +153,10 @@ class RawGroup:
             assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=data)] if assignment else [],
         )
         answer = await self.send(request)
-        found = decode_versioned(ConsumerProtocolAssignment, answer.assignment)[0].assigned_partitions
-        return ErrorCode(answer.error_code), tuple(sorted(number for each in found for number in each.partitions))
+        partitions = decode_versioned(ConsumerProtocolAssignment, answer.assignment)[0].assigned_partitions
+        return ErrorCode(answer.error_code), tuple(
+            sorted(number for topic in partitions for number in topic.partitions)
+        )
 
     async def classic_heartbeat(self, member_id: str, generation: int) -> ErrorCode:
         request = HeartbeatRequest(group_id=self.group_id, generation_id=generation, member_id=member_id)
@@ -206,13 +208,13 @@ async def test_epochs_are_fenced(group: RawGroup) -> None:
     kept = (await group.heartbeat("a", 2, owns=(0, 1, 2, 3))).assignment
     assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
     assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
-    known = "the one known by the group coordinator (3). The member must abandon all its partitions and rejoin."
+    reason = "the one known by the group coordinator (3). The member must abandon all its partitions and rejoin."
     for owns in ((0, 1, 2, 3), None):
         assert await group.heartbeat("a", 2, owns=owns) == refused(
-            ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a smaller member epoch (2) than {known}"
+            ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a smaller member epoch (2) than {reason}"
         )
     assert await group.heartbeat("a", 4) == refused(
-        ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a greater member epoch (4) than {known}"
+        ErrorCode.FENCED_MEMBER_EPOCH, f"The consumer group member has a greater member epoch (4) than {reason}"
     )
     assert await group.join("a") == accepted("a", 3, kept)
 
@@ -349,10 +351,12 @@ async def test_offsets_are_checked_by_member_epoch(group: RawGroup) -> None:
 
     async def fetch(member_id: str | None, epoch: int) -> tuple[ErrorCode, list[int]]:
         topics = [OffsetFetchRequestTopics(topic_id=group.topic_id, name=group.topic, partition_indexes=[0])]
-        asked = OffsetFetchRequestGroup(group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics)
-        (answer,) = (await group.send(OffsetFetchRequest(groups=[asked]))).groups
-        found = [partition.committed_offset for topic in answer.topics for partition in topic.partitions]
-        return ErrorCode(answer.error_code), found
+        request_group = OffsetFetchRequestGroup(
+            group_id=group.group_id, member_id=member_id, member_epoch=epoch, topics=topics
+        )
+        (answer,) = (await group.send(OffsetFetchRequest(groups=[request_group]))).groups
+        offsets = [partition.committed_offset for topic in answer.topics for partition in topic.partitions]
+        return ErrorCode(answer.error_code), offsets
 
     await group.join("a")
     assert await commit("a", 2) is ErrorCode.NONE
@@ -417,7 +421,10 @@ async def test_a_classic_member_in_a_consumer_group_that_becomes_classic_and_a_c
     assert await group.heartbeat("a", 2, owns=kept) == accepted("a", 3)
     assert await group.classic_heartbeat(member_id, 3) is rebalances, "what it waits for is free"
     assert (await group.classic_join(member_id)).generation_id == 3
-    assert await group.classic_sync(member_id, 3) == (none, tuple(each for each in every if each not in kept))
+    assert await group.classic_sync(member_id, 3) == (
+        none,
+        tuple(partition for partition in every if partition not in kept),
+    )
     assert await group.classic_heartbeat(member_id, 3) is none
 
     assert await group.heartbeat("a", -1) == left("a", -1)
@@ -439,7 +446,9 @@ async def test_a_classic_member_in_a_consumer_group_that_becomes_classic_and_a_c
     assert await group.heartbeat("d", 5) == accepted("d", 5)
     assert (await group.classic_join(member_id, owns=mine)).generation_id == 5
     assert await group.classic_sync(member_id, 5) == (none, mine)
-    assert await group.heartbeat("d", 5) == accepted("d", 5, tuple(each for each in every if each not in mine))
+    assert await group.heartbeat("d", 5) == accepted(
+        "d", 5, tuple(partition for partition in every if partition not in mine)
+    )
     about = ConsumerGroupDescribeRequest(group_ids=[group.group_id], include_authorized_operations=False)
     (described,) = (await group.send(about)).groups
     assert {member.member_id: member.member_type for member in described.members} == {"d": 1, member_id: 0}
@@ -492,7 +501,7 @@ async def test_three_classic_members_are_replaced_one_after_the_other(kafka: Kaf
             seen.add((record.partition, record.offset))
 
     async def until_shared(members: list[Consumer]) -> None:
-        while sorted(each.partition for member in members for each in member.assignment) != list(range(6)):
+        while sorted(partition.partition for member in members for partition in member.assignment) != list(range(6)):
             await asyncio.sleep(0.05)  # between looks at the members
 
     members: list[Consumer] = []

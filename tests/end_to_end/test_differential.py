@@ -133,9 +133,9 @@ RUN = secrets.token_hex(3)
 
 def chosen_seeds() -> list[Any]:
     """Return the seeds that DIFFERENTIAL_SEEDS asks for, which may be a bound or a range, such as ``100:200``."""
-    if (asked := os.environ.get("DIFFERENTIAL_SEEDS")) is None:
+    if (seeds_text := os.environ.get("DIFFERENTIAL_SEEDS")) is None:
         return seeds(SEEDS, usual=USUAL)
-    first, _, last = asked.rpartition(":")
+    first, _, last = seeds_text.rpartition(":")
     return list(range(int(first or 0), int(last)))
 
 
@@ -143,7 +143,7 @@ def chosen_seeds() -> list[Any]:
 def newest(request: pytest.FixtureRequest, servers: Servers) -> str:
     """The bootstrap servers of Apache Kafka in the release that is compared."""
     asked_for = wanted(request.config.getoption("--kafka"))
-    name = next((each for each in ("given", NEWEST) if each in asked_for), None)
+    name = next((kafka_name for kafka_name in ("given", NEWEST) if kafka_name in asked_for), None)
     if name is None:
         pytest.skip(f"Kafka {NEWEST} is not selected")
     try:

@@ -93,7 +93,7 @@ async def test_each_api_answers_as_kafka_does_with_each_acl(
         Side("real", container[1], "alice") as real,
     ):
         admins = (first, second)
-        found = []
+        differences = []
         await asyncio.gather(*(prepare(admin, servers) for admin, (servers, _) in zip(admins, addresses)))
         for row in ROWS:
             await in_force(admins, ())
@@ -105,11 +105,11 @@ async def test_each_api_answers_as_kafka_does_with_each_acl(
                     await in_force(admins, granted)
                 elif isinstance(row.request, UNANSWERED):
                     continue
-                found += [
-                    f"{name_of(row)} with {list(map(str, granted))}: {each}"
-                    for each in await compare(row, embedded, real)
+                differences += [
+                    f"{name_of(row)} with {list(map(str, granted))}: {difference}"
+                    for difference in await compare(row, embedded, real)
                 ]
-    assert not found, "\n".join(found)
+    assert not differences, "\n".join(differences)
 
 
 async def prepare(admin: Admin, servers: str) -> None:
@@ -117,8 +117,8 @@ async def prepare(admin: Admin, servers: str) -> None:
     (await admin.topics.create("t")).raise_for_errors()
     async with Side("a super user", servers) as side, asyncio.timeout(DEADLINE):
         for kind, key in ((0, "g"), (1, "x")):
-            wanted = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            while (await side.ask(wanted, 4)).coordinators[0].error_code:
+            find_coordinator = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            while (await side.ask(find_coordinator, 4)).coordinators[0].error_code:
                 pass
         while (await side.ask(COMMIT, 9)).topics[0].partitions[0].error_code:
             pass

@@ -50,7 +50,7 @@ async def test_the_parts_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPat
 
 @asynccontextmanager
 async def surroundings(block: Block) -> AsyncIterator[tuple[dict[str, Any], Callable[[], object]]]:
-    """The names that a part uses without a definition, and whether it has shown something."""
+    """Yield the names that a part uses without a definition, and whether it has shown something."""
     seen: list[object] = []
 
     async def bill(record: object) -> None:
@@ -90,14 +90,14 @@ async def run(block: Block, names: dict[str, Any], has_shown: Callable[[], objec
     connects = code.co_flags & inspect.CO_COROUTINE
     if "GSSAPI" in text or (connects and any(host in text for host in OTHERS_HOSTS)):
         return
-    made = FunctionType(code, names)()
-    if not inspect.isawaitable(made):
+    coroutine = FunctionType(code, names)()
+    if not inspect.isawaitable(coroutine):
         return
     if "mypy refuses" in block.title:
         with pytest.raises(SerializationError):
-            await made
+            await coroutine
         return
-    running, showing = asyncio.ensure_future(made), asyncio.create_task(until(has_shown, str(block)))
+    running, showing = asyncio.ensure_future(coroutine), asyncio.create_task(until(has_shown, str(block)))
     tasks = [running, showing] if any(mark in text for mark in ENDLESS) else [running]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

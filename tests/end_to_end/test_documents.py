@@ -38,7 +38,7 @@ WITH_PROGRAMS = [
 
 @asynccontextmanager
 async def running(block: Block, servers: str) -> AsyncIterator[Program]:
-    """The program of a block, talking to these servers. Warnings are errors, except warnings of another client."""
+    """Run the program of a block, talking to these servers. Warnings are errors, except warnings of another client."""
     options = "-u" if block.title.startswith("before") else "-uWerror"
     async with started(options, "-c", block.text.replace("localhost:9092", servers)) as program:
         yield program
@@ -103,8 +103,8 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
                 await second.end(signal.SIGINT)
             await first.until("I have [0, 1, 2, 3]", 2)
             await first.end(signal.SIGINT)
-        for each in (first, second):
-            assert len(re.findall(r"^I have \[\d, \d\]$", each.printed, re.MULTILINE)) >= 1, each.printed
+        for process in (first, second):
+            assert len(re.findall(r"^I have \[\d, \d\]$", process.printed, re.MULTILINE)) >= 1, process.printed
 
         async with running(bill, servers) as third:
             await third.until("I have [0, 1, 2, 3]")
@@ -125,7 +125,7 @@ async def test_the_tutorial_from_its_first_command_to_the_lag() -> None:
 
 
 async def until_both_have_billed(first: Program, second: Program, count: int) -> None:
-    """Each order before a Ctrl-C was billed once, by any of the members."""
+    """Wait until each order before a Ctrl-C was billed once, by any of the members."""
     async with asyncio.timeout(DEADLINE):
         while first.printed.count("billed") + second.printed.count("billed") < count:
             await asyncio.sleep(0.05)

@@ -60,7 +60,7 @@ class Pipe:
             yield ExactlyOnce(reader, producer, **{"max_records": 50, **settings}), producer
 
     async def work(self, **settings: Any) -> None:
-        """A worker that runs until it is cancelled."""
+        """Work until it is cancelled."""
         async with self.worker(**settings) as (session, producer):
             async for records in session:
                 for record in records:
@@ -68,7 +68,7 @@ class Pipe:
                 await asyncio.sleep(0.002)
 
     async def output(self) -> list[str]:
-        """The values of the output, once there are ``COUNT`` distinct ones and their offsets are committed."""
+        """Return the values of the output, once there are ``COUNT`` distinct ones and their offsets are committed."""
         values: list[str] = []
         async with (
             Consumer(self.kafka.bootstrap_servers, topics=[self.target]) as consumer,
@@ -81,10 +81,10 @@ class Pipe:
 
     async def lag(self) -> int:
         async with Admin(self.kafka.bootstrap_servers) as admin:
-            found = (await admin.groups.lag(self.group))[self.group]
+            lag = (await admin.groups.lag(self.group))[self.group]
             return (
-                sum(COUNT if partition.lag is None else partition.lag for partition in found.partitions)
-                if found.partitions
+                sum(COUNT if partition.lag is None else partition.lag for partition in lag.partitions)
+                if lag.partitions
                 else 1
             )
 
@@ -140,8 +140,8 @@ async def test_workers_that_join_and_leave_repeat_nothing(pipe: Pipe, strategy: 
         await asyncio.sleep(0.3)
         working.pop(0).cancel()
     assert_once(await pipe.output())
-    for each in working:
-        each.cancel()
+    for task in working:
+        task.cancel()
     await asyncio.gather(*working, return_exceptions=True)
 
 
@@ -181,7 +181,7 @@ async def test_a_worker_that_stops_commits_what_it_has_processed(pipe: Pipe) -> 
         async with asyncio.timeout(DEADLINE):
             while await pipe.lag():
                 pass
-    assert_once([(each.value or b"").decode() for each in await read(pipe.kafka, pipe.target, COUNT)])
+    assert_once([(record.value or b"").decode() for record in await read(pipe.kafka, pipe.target, COUNT)])
 
 
 async def test_a_batch_that_is_left_by_break_is_not_committed(pipe: Pipe) -> None:

@@ -140,10 +140,10 @@ async def test_a_chain_of_groups_keeps_each_record_once_while_workers_are_killed
             await writing
             async with asyncio.timeout(DEADLINE):
                 while len(output) < len(written):
-                    output.update((each.value or b"").decode() for each in await consumer.poll(timeout=1.0))
+                    output.update((record.value or b"").decode() for record in await consumer.poll(timeout=1.0))
             for stage in stages:
                 await stage.stop()
-            output.update((each.value or b"").decode() for each in await consumer.poll(timeout=2.0))
+            output.update((record.value or b"").decode() for record in await consumer.poll(timeout=2.0))
     finally:
         ended.set()
         for stage in stages:

@@ -77,11 +77,11 @@ async def worker(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 async def batches_of(process: asyncio.subprocess.Process, last: int | None = None) -> list[dict[str, Any]]:
     """Return the batches that a worker reports until it ends, or until it has reported this offset."""
     assert process.stdout is not None
-    found: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     async with asyncio.timeout(DEADLINE):
-        while (last is None or not found or found[-1]["last"] < last) and (line := await process.stdout.readline()):
-            found.append(json.loads(line))
-    return found
+        while (last is None or not steps or steps[-1]["last"] < last) and (line := await process.stdout.readline()):
+            steps.append(json.loads(line))
+    return steps
 
 
 async def test_each_record_is_written_once_when_workers_die_at_each_step(
@@ -95,7 +95,7 @@ async def test_each_record_is_written_once_when_workers_die_at_each_step(
     name = uuid.uuid4().hex[:8]
     arguments = (kafka.bootstrap_servers, source, target, f"group-{name}", f"worker-{name}")
 
-    dead, left = "", -1
+    dead, steps_left = "", -1
     """The step at which the last worker with batches died, and the first offset of its open batch."""
     for step in (*all_steps, "none"):
         async with worker(*arguments, step) as process:
@@ -108,11 +108,11 @@ async def test_each_record_is_written_once_when_workers_die_at_each_step(
         assert len(batches) == 2 or step == "none" or step.startswith("InitProducerId"), step
         if batches:
             if dead == "EndTxn:answered":
-                assert batches[0]["first"] > left, "the batch was committed, and came again"
+                assert batches[0]["first"] > steps_left, "the batch was committed, and came again"
             elif dead not in ("", "EndTxn:sent"):
-                why = f"the batch at {left} was not committed at {dead}, and did not come again: {batches}"
-                assert batches[0]["first"] == left, why
-            dead, left = step, batches[-1]["first"]
+                why = f"the batch at {steps_left} was not committed at {dead}, and did not come again: {batches}"
+                assert batches[0]["first"] == steps_left, why
+            dead, steps_left = step, batches[-1]["first"]
     record_property("steps", ", ".join(all_steps))
-    found = Counter(value.decode() for value in await values_of(kafka, target))
-    assert found == Counter(values)
+    counts = Counter(value.decode() for value in await values_of(kafka, target))
+    assert counts == Counter(values)

@@ -59,13 +59,13 @@ class Program:
                 self.printed += line.decode()
                 self._more.notify_all()
 
-    async def until(self, wanted: str, count: int = 1) -> str:
+    async def until(self, text: str, count: int = 1) -> str:
         """Wait until ``wanted`` has been printed ``count`` times. Returns the whole output."""
         try:
             async with asyncio.timeout(DEADLINE), self._more:
-                await self._more.wait_for(lambda: self.printed.count(wanted) >= count)
+                await self._more.wait_for(lambda: self.printed.count(text) >= count)
         except TimeoutError:
-            pytest.fail(f"{wanted!r} was not printed {count} times:\n{self.printed}")
+            pytest.fail(f"{text!r} was not printed {count} times:\n{self.printed}")
         return self.printed
 
     async def end(self, number: signal.Signals | None = None) -> int:
@@ -78,7 +78,7 @@ class Program:
 
 @asynccontextmanager
 async def started(*arguments: str, **environment: str) -> AsyncIterator[Program]:
-    """A Python process; all that it printed is read when the block is left."""
+    """Run a Python process; all that it printed is read when the block is left."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,
@@ -99,7 +99,7 @@ async def started(*arguments: str, **environment: str) -> AsyncIterator[Program]
 
 @asynccontextmanager
 async def running(name: str, kafka: Kafka, **environment: str) -> AsyncIterator[Program]:
-    """An example that runs."""
+    """Run an example."""
     environment["BOOTSTRAP_SERVERS"] = kafka.bootstrap_servers
     async with started("-uW", "error", str(EXAMPLES / name), **environment) as program:
         yield program
@@ -239,20 +239,20 @@ async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
         yield Instance(program, address)
 
 
-async def receipts(kafka: Kafka, wanted: set[str]) -> list[str]:
+async def receipts(kafka: Kafka, keys: set[str]) -> list[str]:
     """Wait until all ``wanted`` orders have a receipt. Returns all orders with one, in the order of the receipts."""
-    found: list[str] = []
+    receipts_of: list[str] = []
     async with Consumer(
         kafka.bootstrap_servers, topics=["receipts"], value_deserializer=JsonDeserializer()
     ) as consumer:
         try:
             async with asyncio.timeout(DEADLINE):
-                while not wanted <= set(found):
-                    found += [str(record.value["order_id"]) for record in await consumer.poll(timeout=0.5)]
+                while not keys <= set(receipts_of):
+                    receipts_of += [str(record.value["order_id"]) for record in await consumer.poll(timeout=0.5)]
         except TimeoutError:
-            lost = wanted - set(found)
-            pytest.fail(f"{len(lost)} of {len(wanted)} acknowledged orders have no receipt: {sorted(lost)[:5]}")
-    return found
+            lost = keys - set(receipts_of)
+            pytest.fail(f"{len(lost)} of {len(keys)} acknowledged orders have no receipt: {sorted(lost)[:5]}")
+    return receipts_of
 
 
 async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
@@ -268,7 +268,9 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
             assert await receipts(newest, {"one"}) == ["one"]
 
             async def nothing_is_left() -> bool:
-                return (await client.get("/health")).json().get("lag") == {f"orders-{each}": 0 for each in range(4)}
+                return (await client.get("/health")).json().get("lag") == {
+                    f"orders-{partition}": 0 for partition in range(4)
+                }
 
             await until(nothing_is_left)
             assert (await client.get("/live")).status_code == 200
@@ -333,10 +335,10 @@ class Load:
 
     async def reach(self, more: int) -> None:
         """Wait until ``count`` more orders are acknowledged."""
-        wanted = len(self.acknowledged) + more
+        target = len(self.acknowledged) + more
 
         async def reached() -> bool:
-            return len(self.acknowledged) >= wanted
+            return len(self.acknowledged) >= target
 
         await until(reached)
 
@@ -372,10 +374,12 @@ async def test_a_rolling_restart_under_load_loses_no_order(
                     await load.reach(50)
                     load.stop = True
                     read = await receipts(newest, load.acknowledged)
-                    for each in (third, fourth):
-                        assert await each.program.end(signal.SIGTERM) in (0, -signal.SIGTERM), each.program.printed
-    for each in (first, second, third, fourth):
-        assert "Traceback" not in each.program.printed, each.program.printed
+                    for process in (third, fourth):
+                        assert await process.program.end(signal.SIGTERM) in (0, -signal.SIGTERM), (
+                            process.program.printed
+                        )
+    for process in (first, second, third, fourth):
+        assert "Traceback" not in process.program.printed, process.program.printed
     record_property("acknowledged", len(load.acknowledged))
     record_property("receipts", len(read))
     record_property("seconds", round(monotonic() - began, 1))

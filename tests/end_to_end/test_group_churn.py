@@ -313,8 +313,10 @@ async def watch(kafka: Kafka, topic: str, group: str, seen: list[tuple[float, di
 
 
 async def committed(consumer: Consumer, topic: str) -> tuple[float, dict[int, int]]:
-    found = await consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)])
-    return time.monotonic(), {each.partition: offset.offset for each, offset in found.items() if offset is not None}
+    committed = await consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)])
+    return time.monotonic(), {
+        partition.partition: offset.offset for partition, offset in committed.items() if offset is not None
+    }
 
 
 KINDS = {
@@ -362,7 +364,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
             await said.until(lambda: all_taken_over(members), members.take_over, "what killed members had, others have")
         async with Consumer(kafka.bootstrap_servers, group_id=members.group) as consumer:
             ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
-            written = {(each.partition, offset) for each, end in ends.items() for offset in range(end)}
+            written = {(partition.partition, offset) for partition, end in ends.items() for offset in range(end)}
             await said.until(lambda: len(said.done) >= len(written), DEADLINE, f"{len(written)} records are done with")
             await asyncio.gather(*(members.leave(member) for member in list(members.living)))
             commits.append(await committed(consumer, topic))
@@ -371,7 +373,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
     assert list(late_takeovers(members)) == [], kind
     assert list(unmarked(commits, said)) == [], kind
     assert members.killed_processes, kind
-    assert commits[-1][1] == {each.partition: end for each, end in ends.items() if end}, kind
+    assert commits[-1][1] == {partition.partition: end for partition, end in ends.items() if end}, kind
     return {
         "members": members.count,
         "killed": len(members.killed),
@@ -382,7 +384,7 @@ async def live_through(kafka: Kafka, seconds: float, kind: str, strategy: str, *
 
 
 async def churn(members: Members, seconds: float, choice: random.Random) -> None:
-    """About twenty members at any time, and about one event a second: a member leaves or is killed, or one joins."""
+    """Keep about twenty members, with about one event a second: a member leaves or is killed, or one joins."""
     ends = time.monotonic() + seconds
     number = 0
     while time.monotonic() < ends:
@@ -414,8 +416,8 @@ def all_taken_over(members: Members) -> bool:
 
 
 def taker(said: Reports, stay: Stay) -> Stay | None:
-    later = (each for each in said.stays[stay.partition] if each.since > stay.until)
-    return min(later, key=lambda each: each.since, default=None)
+    later = (successor for successor in said.stays[stay.partition] if successor.since > stay.until)
+    return min(later, key=lambda successor: successor.since, default=None)
 
 
 def late_takeovers(members: Members) -> Iterable[str]:
@@ -441,7 +443,7 @@ def clashes(said: Reports) -> Iterable[str]:
 
 
 def unmarked(commits: list[tuple[float, dict[int, int]]], said: Reports) -> Iterable[str]:
-    """Commits of records that were not processed at that time."""
+    """Yield commits of records that were not processed at that time."""
     done_by: dict[int, list[float]] = {}  # by offset, the time at which all earlier records were processed
     for partition in range(PARTITIONS):
         times = done_by[partition] = [0.0]

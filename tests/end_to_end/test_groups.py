@@ -42,10 +42,10 @@ def new_group() -> str:
     return f"group-{os.getpid()}-{next(_numbers)}"
 
 
-async def write(kafka: Kafka, topic: str, partitions: int, each: int, first: int = 0) -> None:
-    """Write ``each`` records to every partition. The values count from ``first``."""
+async def write(kafka: Kafka, topic: str, partitions: int, count: int, first: int = 0) -> None:
+    """Write ``count`` records to every partition. The values count from ``first``."""
     async with Producer(kafka.bootstrap_servers) as producer:
-        for number in range(first, first + each):
+        for number in range(first, first + count):
             for partition in range(partitions):
                 producer.send_nowait(topic, b"%d" % number, partition=partition)
         await producer.flush()
@@ -81,8 +81,8 @@ async def test_a_group_continues_at_its_committed_offsets(kafka: Kafka, group_pr
     async with member(kafka, topic, group, group_protocol) as consumer:
         records = await take(consumer, 15)
         assert sorted({record.offset for record in records}) == [10, 11, 12, 13, 14]
-        found = await consumer.committed(consumer.assignment)
-        assert {offset and offset.offset for offset in found.values()} == {10}
+        committed = await consumer.committed(consumer.assignment)
+        assert {offset and offset.offset for offset in committed.values()} == {10}
 
 
 async def test_a_record_whose_next_record_was_not_requested_is_read_again(
@@ -164,8 +164,8 @@ async def test_a_handler_reads_claims(kafka: Kafka, group_protocol: GroupProtoco
         await task
     assert counts == {0: 20, 1: 20, 2: 20}
     async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
-        found = await reader.committed([TopicPartition(topic, number) for number in range(3)])
-        assert {offset and offset.offset for offset in found.values()} == {20}
+        committed = await reader.committed([TopicPartition(topic, number) for number in range(3)])
+        assert {offset and offset.offset for offset in committed.values()} == {20}
 
 
 @since("4.0", "the consumer group protocol (KIP-848) needs Kafka 4.0")
@@ -197,7 +197,7 @@ async def test_a_member_of_the_new_protocol_shares_partitions_with_one_of_librdk
         await settled(lambda: len(ours.assignment) == 5, ours)
         peer.start()
         try:
-            await settled(lambda: whole([{each.partition for each in ours.assignment}, peer.owned], 5), ours)
+            await settled(lambda: whole([{partition.partition for partition in ours.assignment}, peer.owned], 5), ours)
         finally:
             await peer.stop()
 
@@ -305,7 +305,7 @@ class PollingConsumer:
         consumer.subscribe([self._topic])
         while not self._over.is_set():
             consumer.poll(0.1)
-            self.owned = {each.partition for each in consumer.assignment()}
+            self.owned = {partition.partition for partition in consumer.assignment()}
         consumer.close()
 
     async def stop(self) -> None:
@@ -383,7 +383,7 @@ class KafkaPythonPeer:
         while not self._over.is_set():
             consumer.poll(100)
             self._rejoin_if_forgotten(consumer)
-            self._owned = {each.partition for each in consumer.assignment()}
+            self._owned = {partition.partition for partition in consumer.assignment()}
         consumer.close()
 
     @staticmethod
@@ -418,12 +418,12 @@ class AiokafkaPeer:
         from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
         assignors = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-        found = {assignor.name: assignor for assignor in assignors}
+        by_name = {assignor.name: assignor for assignor in assignors}
         self._consumer = aiokafka.AIOKafkaConsumer(
             topic,
             bootstrap_servers=servers,
             group_id=group,
-            partition_assignment_strategy=[found[strategy]],
+            partition_assignment_strategy=[by_name[strategy]],
             auto_offset_reset="earliest",
             heartbeat_interval_ms=500,
         )
@@ -438,7 +438,7 @@ class AiokafkaPeer:
             await self._consumer.stop()
 
     def assignment(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
+        return {partition.partition for partition in self._consumer.assignment()}
 
     async def stop(self) -> None:
         self._task.cancel()

@@ -33,7 +33,7 @@ JAVAS = {
 
 @asynccontextmanager
 async def java_member(kafka: Kafka, topic: str, group: str, strategy: str) -> AsyncIterator[list[int]]:
-    """A member by Kafka's console consumer. It ends after HALF records; then the list has its values.
+    """Run a member by Kafka's console consumer. It ends after HALF records; then the list has its values.
 
     It ends when it has read all of its records, so that no other member reads one of them. It reads from the beginning.
     With Java's default, "latest", it would skip records that the test writes before the member has looked up the ends
@@ -73,11 +73,11 @@ async def test_our_leader_leaves_java_members_and_ours_what_they_have(kafka: Kaf
             await settled(lambda: len(first.assignment) == len(third.assignment) == 2, first, third)
             assert set(first.assignment) < before[0]
             assert set(third.assignment) < before[1]
-            javas = set(range(PARTITIONS)) - {each.partition for each in first.assignment + third.assignment}
+            javas = set(range(PARTITIONS)) - {partition.partition for partition in first.assignment + third.assignment}
             await third.close()
             await settled(lambda: len(first.assignment) == 3, first)
             # Only the third member's partitions move: the leader has read what the Java member owns.
-            assert not javas & {each.partition for each in first.assignment}
+            assert not javas & {partition.partition for partition in first.assignment}
             await write(kafka, topic, PARTITIONS, EACH)
             seen = await drain(first, HALF)
         await settled(lambda: len(first.assignment) == PARTITIONS, first)
@@ -138,9 +138,9 @@ async def test_a_java_member_joins_a_group_of_the_other_protocol(others: GroupPr
             **({"heartbeat_interval": 0.2} if others == "classic" else {}),
         )
         async with consumer, Producer(servers) as producer, asyncio.TaskGroup() as tasks:
-            found: Counter[int] = Counter()
-            reader = tasks.create_task(_read(consumer, found))
-            async with librdkafka_member(servers, others, found) as others_own:
+            counts: Counter[int] = Counter()
+            reader = tasks.create_task(_read(consumer, counts))
+            async with librdkafka_member(servers, others, counts) as others_own:
                 await until(lambda: len(consumer.assignment) == len(others_own) == PARTITIONS // 2)
                 java = tasks.create_task(asyncio.to_thread(run_tool, NEWEST, "console-consumer", servers, *reading))
                 await until(lambda: len(consumer.assignment) == len(others_own) == PARTITIONS // 3)
@@ -148,14 +148,17 @@ async def test_a_java_member_joins_a_group_of_the_other_protocol(others: GroupPr
                     await producer.send_many("t", [b"%d" % number for number in range(EACH)], partition=partition)
                 assert len((await java).split()) == PARTITIONS // 3 * EACH
                 await until(lambda: len(consumer.assignment) == len(others_own) == PARTITIONS // 2)
-                await until(lambda: found.total() == PARTITIONS // 3 * 2 * EACH)
+                await until(lambda: counts.total() == PARTITIONS // 3 * 2 * EACH)
             reader.cancel()
-        assert list(found.values()) == [EACH] * (PARTITIONS // 3 * 2)
+        assert list(counts.values()) == [EACH] * (PARTITIONS // 3 * 2)
 
 
 @asynccontextmanager
-async def librdkafka_member(servers: str, protocol: GroupProtocolName, found: Counter[int]) -> AsyncIterator[list[Any]]:
-    """A member of group "g" by confluent-kafka, as the partitions that it owns. It counts the records of each one.
+async def librdkafka_member(
+    servers: str, protocol: GroupProtocolName, counts: Counter[int]
+) -> AsyncIterator[list[Any]]:
+    """Run a member of group "g" by confluent-kafka; yields the partitions that it owns. It counts the records of
+    each one.
 
     All its calls are made in a thread: they may wait for the broker, which runs in the test's event loop.
     """
@@ -172,7 +175,7 @@ async def librdkafka_member(servers: str, protocol: GroupProtocolName, found: Co
         member.subscribe(["t"])
         while not stop.is_set():
             for message in member.consume(100, 0.1):
-                found[message.partition()] += 1
+                counts[message.partition()] += 1
             owned[:] = member.assignment()
         member.close()
 
@@ -184,7 +187,7 @@ async def librdkafka_member(servers: str, protocol: GroupProtocolName, found: Co
         await running
 
 
-async def _read(consumer: Consumer, found: Counter[int]) -> None:
+async def _read(consumer: Consumer, counts: Counter[int]) -> None:
     """Count the records of each partition."""
     async for record in consumer:
-        found[record.partition] += 1
+        counts[record.partition] += 1

@@ -14,7 +14,7 @@ LOOSE = Promises(lossless=False, once=False)
 
 
 def sent(*values: bytes, start: int = 0) -> History:
-    """These values were sent and acknowledged at successive offsets."""
+    """Return the history of values that were sent and acknowledged at successive offsets."""
     history = History()
     for offset, value in enumerate(values, start):
         history.invoke(HERE, value).acknowledged(HERE, offset)

@@ -162,9 +162,9 @@ async def test_a_group_is_listed_described_reset_and_deleted(
     ends = dict(line.rsplit(":", 1) for line in (await tool("get-offsets", "--topic", "t")).split())
     assert sum(map(int, ends.values())) == 50
     partitions = [{"topic": "t", "partition": index, "offset": -1} for index in range(2)]
-    wanted = tmp_path / "delete.json"
-    wanted.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    assert "low_watermark" in await tool("delete-records", "--offset-json-file", str(wanted))
+    offsets_file = tmp_path / "delete.json"
+    offsets_file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    assert "low_watermark" in await tool("delete-records", "--offset-json-file", str(offsets_file))
     begins = dict(line.rsplit(":", 1) for line in (await tool("get-offsets", "--topic", "t", "--time", "-2")).split())
     assert begins == ends
 
@@ -215,7 +215,7 @@ async def test_the_java_producer_writes_transactions_that_its_consumer_and_its_t
     # The producer may have written to one partition only.
     describe = ("transactions", "describe-producers", "--topic", "t", "--partition")
     described = [await tool(*describe, number) for number in ("0", "1")]
-    assert any("None" in each for each in described), "no transaction is open"
+    assert any("None" in table for table in described), "no transaction is open"
 
 
 @pytest.mark.parametrize("release", ["2.8.2", NEWEST])

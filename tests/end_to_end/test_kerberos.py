@@ -131,8 +131,8 @@ async def test_one_properties_file_serves_kafkas_tools_and_this_client(
     path = write_properties(tmp_path / "client.properties", settings)
     servers = f"localhost:{realm.kafka.ports['KERBEROS']}"
     topic = f"kerberos-{next(_topics)}"
-    made: dict[str, Any] = client_settings(read_properties(path))
-    async with Producer(servers, **made) as producer:
+    settings: dict[str, Any] = client_settings(read_properties(path))
+    async with Producer(servers, **settings) as producer:
         await producer.send(topic, b"value")
     # Another test of this process may have set the variable for a Spark that lives on: set it back, do not delete it.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={realm.kdc.krb5_conf}")
@@ -181,18 +181,18 @@ async def test_an_expired_ticket_of_a_user_is_refused_until_kinit(realm: Realm) 
     keytab = realm.kdc.add("short-lived", "-maxlife", '"2 seconds"')
     await kinit(keytab, "short-lived")
     await log_in(port(realm))
-    found: list[KafkaError] = []
+    errors: list[KafkaError] = []
 
     async def until_refused() -> None:
-        while not found:
+        while not errors:
             try:
                 await log_in(port(realm))
             except AuthenticationError as error:
-                found.append(error)
+                errors.append(error)
 
     async with asyncio.timeout(DEADLINE):
         await until_refused()
-    assert str(found[0]).endswith("; run kinit, or set sasl_kerberos_keytab")
+    assert str(errors[0]).endswith("; run kinit, or set sasl_kerberos_keytab")
     await kinit(realm.keytab, ALICE)
     await log_in(port(realm))
 

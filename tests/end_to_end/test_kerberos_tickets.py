@@ -63,7 +63,7 @@ async def settings(keytab: Path) -> AsyncIterator[dict[str, Any]]:
 
 
 def configure(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kdc_line: str) -> None:
-    """A krb5.conf with this line instead of the KDC's line."""
+    """Write a krb5.conf with this line instead of the KDC's line."""
     conf = tmp_path / "krb5.conf"
     conf.write_text(kdc.krb5_conf.read_text().replace(f"kdc = 127.0.0.1:{kdc.port}", kdc_line))
     monkeypatch.setenv("KRB5_CONFIG", str(conf))
@@ -99,7 +99,7 @@ async def test_many_clients_share_the_tickets_of_a_keytab_that_all_request_at_on
     for attempt in range(30):
         path = str(shutil.copy(keytab, f"{keytab}-{attempt}"))
         clients = [Kerberos(None, path, None) for _ in range(4)]
-        exchanges = await asyncio.gather(*[each.exchange("localhost") for each in clients * 2])
+        exchanges = await asyncio.gather(*[client.exchange("localhost") for client in clients * 2])
         assert all(exchange.begin() for exchange in exchanges)
 
 
@@ -154,14 +154,14 @@ async def test_a_kdc_that_does_not_answer_does_not_block_the_event_loop(
         silent.setblocking(False)
         configure(kdc, tmp_path, monkeypatch, f"kdc = 127.0.0.1:{silent.getsockname()[1]}")
         login = asyncio.create_task(Admin(**settings, api_timeout=DEADLINE).start())
-        asked, _ = await asyncio.wait_for(loop.sock_accept(silent), DEADLINE)
-        with asked:
-            request = await asyncio.wait_for(loop.sock_recv(asked, LENGTH), DEADLINE)
+        connection, _ = await asyncio.wait_for(loop.sock_accept(silent), DEADLINE)
+        with connection:
+            request = await asyncio.wait_for(loop.sock_recv(connection, LENGTH), DEADLINE)
             rest = int.from_bytes(request, "big")
             while rest:
-                rest -= len(await asyncio.wait_for(loop.sock_recv(asked, rest), DEADLINE))
+                rest -= len(await asyncio.wait_for(loop.sock_recv(connection, rest), DEADLINE))
             with pytest.raises(BlockingIOError):  # if the library had blocked the loop, it would have closed its end
-                asked.recv(1)
+                connection.recv(1)
             login.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await login

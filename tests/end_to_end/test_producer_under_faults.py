@@ -97,14 +97,14 @@ async def make(cluster: BreakableCluster, topics: Topics) -> None:
 
 async def check(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> None:
     """Compare the sends with what three readers find: one that read along, one that did not, and librdkafka."""
-    found = await read_back(cluster.bootstrap_servers, topics.lanes)
-    assert flow.broken_promises(found, alone=[topics.alone]) == []
+    values = await read_back(cluster.bootstrap_servers, topics.lanes)
+    assert flow.broken_promises(values, alone=[topics.alone]) == []
     acknowledged = {send.value for writer in flow.writers for send in writer.history.of(Outcome.ACKNOWLEDGED)}
     by_librdkafka = await asyncio.to_thread(read_back_by_librdkafka, cluster.bootstrap_servers, topics.lanes)
     for lane in topics.lanes:
         followed, in_log, again = (
             [record for record in records if record.topic_partition == lane]
-            for records in (flow.followed, sorted(found), sorted(by_librdkafka))
+            for records in (flow.followed, sorted(values), sorted(by_librdkafka))
         )
         assert_same(lane, followed, in_log, acknowledged)
         assert_same(lane, again, in_log, acknowledged)
@@ -114,7 +114,8 @@ async def check(cluster: BreakableCluster, topics: Topics, flow: Traffic) -> Non
 def assert_same(
     lane: TopicPartition, read: Sequence[Found], in_log: Sequence[Found], acknowledged: Collection[bytes]
 ) -> None:
-    """A reader read the records in order, without a gap. Only the last ones may differ, if none was acknowledged.
+    """Assert that a reader read the records in order, without a gap. Only the last ones may differ, if none was
+    acknowledged.
 
     A broker may write the records of a request that timed out after a reader has looked up the end of the log.
     """
@@ -127,7 +128,7 @@ def assert_same(
 def assert_complete(
     lane: TopicPartition, followed: Sequence[Found], in_log: Sequence[Found], acknowledged: Collection[bytes]
 ) -> None:
-    """A group continues at its committed offsets: it may read records again, but never skips one."""
+    """Assert that a group continues at its committed offsets: it may read records again, but never skips one."""
     position = 0
     for record in followed:
         if record.topic_partition == lane:
@@ -138,7 +139,8 @@ def assert_complete(
 
 
 def assert_clear(failures: Sequence[Send], delivery_timeout: float) -> None:
-    """Each error says that the record was not acknowledged, for which partition, and within which timeout."""
+    """Assert that each error says that the record was not acknowledged, for which partition, and within which
+    timeout."""
     for send in failures:
         assert isinstance(send.error, KafkaTimeout), repr(send.error)
         where = re.escape(f"{send.topic_partition.topic}-{send.topic_partition.partition}")
@@ -206,7 +208,7 @@ async def test_a_broker_goes_and_comes_back(cluster: BreakableCluster, topics: T
 
 
 async def new_sends_are_acknowledged(writers: Sequence[Writer], lanes: Sequence[TopicPartition]) -> None:
-    """Each writer gets a new send to each of these partitions acknowledged.
+    """Wait until a new send of each writer to each of these partitions is acknowledged.
 
     Tests in virtual time (tests/embedded/producer) say how soon. Here a send may expire first: on a busy machine the
     records before it take longer than ``delivery_timeout``.

@@ -65,7 +65,7 @@ async def written_by_librdkafka(kafka: Kafka, topic: str) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def written_by_java(kafka: Kafka, topic: str) -> AsyncIterator[None]:
-    """The same, written by the Java client of the broker's release."""
+    """Write the same with the Java client of the broker's release."""
     version = NEWEST if kafka.kind == "given" else kafka.version
     names = (f"{topic}-a", f"{topic}-b")
     try:

@@ -19,7 +19,7 @@ def example(mark: str) -> str:
     return text
 
 
-async def until_it_prints(wanted: str, *command: str) -> str:
+async def until_it_prints(text: str, *command: str) -> str:
     """Run a program until it has printed that line, or ended. Returns its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-u", *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -30,7 +30,7 @@ async def until_it_prints(wanted: str, *command: str) -> str:
         async with asyncio.timeout(DEADLINE):
             async for line in process.stdout:
                 printed += line.decode()
-                if wanted in printed:
+                if text in printed:
                     break
     finally:
         if process.returncode is None:

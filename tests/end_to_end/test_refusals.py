@@ -161,7 +161,7 @@ async def work(request: pytest.FixtureRequest, brokers: Brokers) -> AsyncIterato
     async with Admin(brokers.super_user) as admin:
         (await admin.topics.create([NewTopic(name, 1, 1) for name in topics])).raise_for_errors()
         (await admin.users.set_passwords({USER: PASSWORD}, mechanism=MECHANISM)).raise_for_errors()
-        (await admin.acls.create([each for of_one in granted.values() for each in of_one])).raise_for_errors()
+        (await admin.acls.create([binding for of_one in granted.values() for binding in of_one])).raise_for_errors()
         settings = brokers.settings()
         member = {"group_id": group, "group_protocol": protocol, "auto_commit_interval": 0.5}
         if protocol == "classic":

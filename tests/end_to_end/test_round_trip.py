@@ -171,8 +171,8 @@ async def test_offsets_are_found_by_end_and_by_time(kafka: Kafka) -> None:
     async with Consumer(kafka.bootstrap_servers) as consumer:
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
         assert await consumer.end_offsets([partition]) == {partition: 10}
-        found = await consumer.offsets_for_times({partition: 1_600_000_003_500})
-        position = found[partition]
+        offsets = await consumer.offsets_for_times({partition: 1_600_000_003_500})
+        position = offsets[partition]
         assert position is not None
         assert (position.offset, position.timestamp) == (4, 1_600_000_004_000)
         assert (await consumer.offsets_for_times({partition: 1_700_000_000_000}))[partition] is None

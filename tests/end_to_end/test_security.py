@@ -481,8 +481,8 @@ async def test_sessions_of_other_clients_end_and_nothing_is_lost(secured: Secure
     written = dict(zip(topics, await asyncio.gather(*writes)))
     async with Admin(**over_tls(secured)) as admin:
         ends = await admin.offsets.list({TopicPartition(topic, 0): OffsetSpec.LATEST for topic in topics.values()})
-    found = {client: ends[TopicPartition(topic, 0)] for client, topic in topics.items()}
-    assert {client: end.offset for client, end in found.items() if end} == written
+    counts = {client: ends[TopicPartition(topic, 0)] for client, topic in topics.items()}
+    assert {client: end.offset for client, end in counts.items() if end} == written
 
 
 # Raw requests.
@@ -568,18 +568,18 @@ async def outcomes(
     protocol: ClientProtocol[None] = ClientProtocol("broker")
     stream = FramedStreamReader(1 << 20, "broker")
     await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=context)
-    found: list[Any] = []
+    messages: list[Any] = []
     try:
         async with asyncio.timeout(DEADLINE):
             for request, version in requests:
                 stream.write([protocol.encode_request(request, version, "test", None)])
-                found.append(await _outcome(stream, protocol))
-            if found[-1] not in ("closed", 0):
-                found.append(await _outcome(stream, protocol))
+                messages.append(await _outcome(stream, protocol))
+            if messages[-1] not in ("closed", 0):
+                messages.append(await _outcome(stream, protocol))
     finally:
         stream.abort()
         await stream.wait_closed()
-    return found
+    return messages
 
 
 async def _outcome(stream: FramedStreamReader, protocol: ClientProtocol[None]) -> Any:

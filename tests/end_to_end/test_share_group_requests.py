@@ -31,14 +31,14 @@ LONG = 20_000
 @asynccontextmanager
 async def connection(address: str) -> AsyncIterator[Connection]:
     host, _, port = address.partition(":")
-    made = Connection()
-    await asyncio.get_running_loop().create_connection(lambda: made.stream, host, int(port))
+    connection = Connection()
+    await asyncio.get_running_loop().create_connection(lambda: connection.stream, host, int(port))
     try:
         async with asyncio.timeout(DEADLINE):
-            yield made
+            yield connection
     finally:
-        made.stream.abort()
-        await made.stream.wait_closed()
+        connection.stream.abort()
+        await connection.stream.wait_closed()
 
 
 class Connection:
@@ -110,15 +110,15 @@ class Group:
 
     async def offsets(self) -> Any:
         """Return the start offset and the lag."""
-        wanted = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.name, topics=None)
-        found = await self.coordinator.ask(m.DescribeShareGroupOffsetsRequest(groups=[wanted]))
-        partition = found.groups[0].topics[0].partitions[0]
+        request_group = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.name, topics=None)
+        answer = await self.coordinator.ask(m.DescribeShareGroupOffsetsRequest(groups=[request_group]))
+        partition = answer.groups[0].topics[0].partitions[0]
         return partition.start_offset, partition.lag
 
 
 @asynccontextmanager
 async def group_of(kafka: Kafka, records: int) -> AsyncIterator[Group]:
-    """A group that begins with the first of so many records, which are one batch."""
+    """Yield a group that begins with the first of so many records, which are one batch."""
     topic, name = await kafka.create_topic(partitions=1), f"share-{uuid.uuid4()}"
     async with Admin(kafka.bootstrap_servers) as admin:
         settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
@@ -128,13 +128,13 @@ async def group_of(kafka: Kafka, records: int) -> AsyncIterator[Group]:
     async with connection(kafka.bootstrap_servers.partition(",")[0]) as first:
         described = await first.ask(m.MetadataRequest(topics=[m.MetadataRequestTopic(name=topic)]))
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in described.brokers}
-        found = None
-        while found is None or found.error_code:  # the first request creates the topic of the coordinators
+        partition = None
+        while partition is None or partition.error_code:  # the first request creates the topic of the coordinators
             answer = await first.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name]))
-            found = answer.coordinators[0]
+            partition = answer.coordinators[0]
             await asyncio.sleep(0.05)
     leader = addresses[described.topics[0].partitions[0].leader_id]
-    async with connection(addresses[found.node_id]) as coordinator, connection(leader) as at_leader:
+    async with connection(addresses[partition.node_id]) as coordinator, connection(leader) as at_leader:
         yield Group(name, topic, described.topics[0].topic_id, coordinator, at_leader)
 
 
@@ -158,8 +158,11 @@ async def test_heartbeats_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
         assert full.assignment.topic_partitions[0].partitions == [0]
         assert await group.beat("other", 3) == (25, f"Member other is not a member of group {group.name}.")
         describe = m.DescribeGroupsRequest(groups=[group.name])
-        found = (await group.coordinator.ask(describe)).groups[0]
-        assert (found.error_code, found.error_message) == (69, f"Group {group.name} is not a classic group.")
+        described_group = (await group.coordinator.ask(describe)).groups[0]
+        assert (described_group.error_code, described_group.error_message) == (
+            69,
+            f"Group {group.name} is not a classic group.",
+        )
         assert await group.beat("m", -1) == DONE
         assert await group.beat("m", -1) == (25, f"Member m is not a member of group {group.name}.")
         described = await group.coordinator.ask(

@@ -48,11 +48,11 @@ async def topic_with(kafka: Kafka, records: int, partitions: int = 1) -> str:
 
 async def read(consumer: ShareConsumer, records: int) -> list[ShareRecord]:
     """Return the next records, exactly this many."""
-    found: list[ShareRecord] = []
+    records: list[ShareRecord] = []
     async with asyncio.timeout(DEADLINE):
-        while len(found) < records:
-            found += await consumer.poll(records - len(found), timeout=1.0)
-    return found
+        while len(records) < records:
+            records += await consumer.poll(records - len(records), timeout=1.0)
+    return records
 
 
 async def until_empty(admin: Admin, group: str) -> None:
@@ -66,16 +66,16 @@ async def until_empty(admin: Admin, group: str) -> None:
 async def test_the_records_of_a_topic_are_delivered_once_and_accepted(kafka: Kafka, admin: Admin) -> None:
     topic, group = await topic_with(kafka, 20, partitions=2), await new_group(admin)
     async with ShareConsumer(kafka.bootstrap_servers, topics=[topic], group_id=group) as consumer:
-        found = await read(consumer, 20)
-        assert {record.value for record in found} == {str(number).encode() for number in range(20)}
-        assert {record.delivery_count for record in found} == {1}
+        records = await read(consumer, 20)
+        assert {record.value for record in records} == {str(number).encode() for number in range(20)}
+        assert {record.delivery_count for record in records} == {1}
         result = await consumer.commit()
         assert sum(result.acknowledged.values()) == 20
         assert result
         assert consumer.acquisition_lock_timeout == 30.0
     await until_empty(admin, group)
     offsets = (await admin.share_groups.offsets(group))[group]
-    assert {each.partition: found.lag for each, found in offsets.items()} == {0: 0, 1: 0}
+    assert {partition.partition: offset.lag for partition, offset in offsets.items()} == {0: 0, 1: 0}
 
 
 @shares
@@ -236,8 +236,8 @@ async def test_a_record_that_cannot_be_deserialized_is_raised_and_released(kafka
         with pytest.raises(DeserializationError, match=r"at offset 0 cannot be deserialized") as raised:
             await read(consumer, 1)
         assert (raised.value.topic, raised.value.offset) == (topic, 0)
-        found = await read(consumer, 2)
-        assert sorted((record.value, record.delivery_count) for record in found) == [(0, 2), (1, 1)]
+        records = await read(consumer, 2)
+        assert sorted((record.value, record.delivery_count) for record in records) == [(0, 2), (1, 1)]
 
 
 @shares
@@ -274,7 +274,9 @@ async def test_share_groups_are_administered(kafka: Kafka, admin: Admin) -> None
             (topic,),
         )
         assert described.state is GroupState.STABLE
-        assert (group, GroupType.SHARE) in [(each.group_id, each.type) for each in await admin.share_groups.list()]
+        assert (group, GroupType.SHARE) in [
+            (group_listing.group_id, group_listing.type) for group_listing in await admin.share_groups.list()
+        ]
         with pytest.raises(BrokerError) as refused:
             await admin.share_groups.reset_offsets(group, Reset.to_earliest())
         assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
@@ -288,4 +290,4 @@ async def test_share_groups_are_administered(kafka: Kafka, admin: Admin) -> None
     (await admin.share_groups.delete_offsets(group, topic)).raise_for_errors()
     assert (await admin.share_groups.offsets(group))[group] == {}
     (await admin.share_groups.delete(group)).raise_for_errors()
-    assert group not in [each.group_id for each in await admin.share_groups.list()]
+    assert group not in [group_listing.group_id for group_listing in await admin.share_groups.list()]

@@ -62,7 +62,7 @@ class Group:
 
     async def status(self, member: str, *subtopologies: m.StreamsSubtopology) -> Any:
         answer = await self.ask(join(self.name, member, topology(*subtopologies)))
-        return [(each.status_code, each.status_detail) for each in answer.status or ()]
+        return [(status.status_code, status.status_detail) for status in answer.status or ()]
 
     async def until_known(self, topics: Sequence[str]) -> None:
         """Wait until the coordinator of this group knows the topics. In Kafka that is later than Metadata has them."""
@@ -76,13 +76,13 @@ class Group:
 
     async def describe(self) -> m.StreamsGroupDescribeGroup:
         request = m.StreamsGroupDescribeRequest(group_ids=[self.name], include_authorized_operations=True)
-        found: m.StreamsGroupDescribeGroup = (await self.coordinator.ask(request)).groups[0]
-        return found
+        group: m.StreamsGroupDescribeGroup = (await self.coordinator.ask(request)).groups[0]
+        return group
 
 
 @asynccontextmanager
 async def group_of(kafka: Kafka, topics: Mapping[str, int], **configs: str) -> AsyncIterator[Group]:
-    """A new group, with topics whose names begin with its own, and their numbers of partitions."""
+    """Yield a new group, with topics whose names begin with its own, and their numbers of partitions."""
     name = f"streams-{uuid.uuid4()}"
     settings = {"streams.assignment.interval.ms": "0", "streams.initial.rebalance.delay.ms": "0"}
     settings |= {key.replace("_", "."): value for key, value in configs.items()}
@@ -91,18 +91,20 @@ async def group_of(kafka: Kafka, topics: Mapping[str, int], **configs: str) -> A
         (await admin.configs.alter({ConfigResource.group(name): settings})).raise_for_errors()
         try:
             async with connection(kafka.bootstrap_servers.partition(",")[0]) as first, asyncio.timeout(DEADLINE):
-                found = None
-                while found is None or found.error_code:  # the first request creates the topic of the coordinators
+                endpoint = None
+                while (
+                    endpoint is None or endpoint.error_code
+                ):  # the first request creates the topic of the coordinators
                     request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
-                    found = (await first.ask(request)).coordinators[0]
+                    endpoint = (await first.ask(request)).coordinators[0]
                     await asyncio.sleep(0.05)
-            async with connection(f"{found.host}:{found.port}") as coordinator:
+            async with connection(f"{endpoint.host}:{endpoint.port}") as coordinator:
                 group = Group(name, coordinator)
                 async with asyncio.timeout(DEADLINE):
                     await group.until_known([f"{name}-{topic}" for topic in topics])
                 yield group
         finally:
-            created = [each.name for each in await admin.topics.list() if each.name.startswith(f"{name}-")]
+            created = [topic.name for topic in await admin.topics.list() if topic.name.startswith(f"{name}-")]
             if created:
                 await admin.topics.delete(created)
 
@@ -136,7 +138,7 @@ async def test_an_admin_client_describes_and_resets_a_group(kafka: Kafka) -> Non
         assert owned.member.member_id == "y"
         await group.beat("y", -1)
         (await admin.groups.delete(name)).raise_for_errors()
-        assert name not in [each.group_id for each in await admin.groups.list()]
+        assert name not in [group_listing.group_id for group_listing in await admin.groups.list()]
 
 
 @streams
@@ -197,10 +199,11 @@ async def test_internal_topics_are_created_as_by_apache_kafka(kafka: Kafka) -> N
                 await asyncio.sleep(0.05)
                 answer = await group.ask(heartbeat(group.name, "x", 2))
         assert (answer.member_epoch, tasks(answer.active_tasks)) == (3, {"0": [0, 1], "1": [0, 1]})
-        (known,) = answer.partitions_by_user_endpoint or []
-        assert known.user_endpoint == endpoint
+        (endpoint_partitions,) = answer.partitions_by_user_endpoint or []
+        assert endpoint_partitions.user_endpoint == endpoint
         partitions = {
-            active_partition.topic: sorted(active_partition.partitions) for active_partition in known.active_partitions
+            active_partition.topic: sorted(active_partition.partitions)
+            for active_partition in endpoint_partitions.active_partitions
         }
         assert partitions == {f"{group.name}-in": [0, 1], f"{group.name}-repartition": [0, 1]}
         described = await group.describe()
@@ -370,13 +373,15 @@ async def test_offsets_of_a_streams_group_are_checked_as_at_apache_kafka(kafka: 
             return code
 
         async def fetch(epoch: int, member: str | None) -> int:
-            wanted = m.OffsetFetchRequestGroup(group_id=name, member_id=member, member_epoch=epoch, topics=None)
-            code: int = (await ask(m.OffsetFetchRequest(groups=[wanted]))).groups[0].error_code
+            request_group = m.OffsetFetchRequestGroup(group_id=name, member_id=member, member_epoch=epoch, topics=None)
+            code: int = (await ask(m.OffsetFetchRequest(groups=[request_group]))).groups[0].error_code
             return code
 
-        commits = [await commit(*each) for each in ((2, "x"), (1, "x"), (3, "x"), (-1, ""), (2, "other"), (-1, "x"))]
+        commits = [
+            await commit(*arguments) for arguments in ((2, "x"), (1, "x"), (3, "x"), (-1, ""), (2, "other"), (-1, "x"))
+        ]
         assert commits == [0, STALE, STALE, UNKNOWN_MEMBER, UNKNOWN_MEMBER, STALE]
-        fetches = [await fetch(*each) for each in ((2, "x"), (1, "x"), (-1, None), (2, "other"))]
+        fetches = [await fetch(*arguments) for arguments in ((2, "x"), (1, "x"), (-1, None), (2, "other"))]
         assert fetches == [0, STALE, 0, UNKNOWN_MEMBER]
         partition = m.OffsetDeleteRequestPartition(partition_index=0)
         delete = m.OffsetDeleteRequest(

@@ -34,7 +34,7 @@ async def until_stable(kafka: Kafka, topic: str) -> None:
         Consumer(kafka.bootstrap_servers, isolation_level="read_committed") as reader,
         Consumer(kafka.bootstrap_servers, isolation_level="read_uncommitted") as uncommitted,
     ):
-        partitions = [TopicPartition(topic, each.partition) for each in await reader.partitions_for(topic)]
+        partitions = [TopicPartition(topic, info.partition) for info in await reader.partitions_for(topic)]
         async with asyncio.timeout(DEADLINE):
             while await reader.end_offsets(partitions) != await uncommitted.end_offsets(partitions):
                 await asyncio.sleep(0.1)
@@ -44,20 +44,20 @@ async def values_of(kafka: Kafka, topic: str, isolation: str = "read_committed")
     """Return the values of all records of a topic without open transactions, in the order of each partition."""
     await until_stable(kafka, topic)
     async with Consumer(kafka.bootstrap_servers, isolation_level=isolation) as consumer:  # type: ignore[arg-type]
-        partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
+        partitions = [TopicPartition(topic, info.partition) for info in await consumer.partitions_for(topic)]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         values: list[bytes] = []
         async with asyncio.timeout(DEADLINE):
-            while any([await consumer.position(each) < end for each, end in ends.items()]):
+            while any([await consumer.position(partition) < end for partition, end in ends.items()]):
                 values += [record.value or b"" for record in await consumer.poll(timeout=0.2)]
         return values
 
 
 async def committed(kafka: Kafka, group_id: str, partition: TopicPartition) -> int | None:
     async with Consumer(kafka.bootstrap_servers, group_id=group_id) as consumer:
-        found = (await consumer.committed([partition]))[partition]
-        return None if found is None else found.offset
+        committed = (await consumer.committed([partition]))[partition]
+        return None if committed is None else committed.offset
 
 
 async def test_a_committed_transaction_is_read_and_an_aborted_one_is_not(kafka: Kafka) -> None:
@@ -118,15 +118,15 @@ async def test_other_clients_read_the_committed_records_only(kafka: Kafka) -> No
     async with producer_of(kafka) as producer:
         for number in range(6):
             await producer.begin_transaction()
-            await producer.send_many(topic, [b"%d-%d" % (number, each) for each in range(3)])
+            await producer.send_many(topic, [b"%d-%d" % (number, index) for index in range(3)])
             await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
-    expected = [b"%d-%d" % (number, each) for number in (0, 2, 4) for each in range(3)]
+    expected = [b"%d-%d" % (number, index) for number in (0, 2, 4) for index in range(3)]
     assert await asyncio.to_thread(read_by_confluent_kafka, kafka, topic, len(expected)) == expected
     assert await read_by_aiokafka(kafka, topic, len(expected)) == expected
 
 
 async def read_by_javas_console(kafka: Kafka, topic: str, count: int, *, wait: float = DEADLINE) -> list[str]:
-    """Up to ``count`` records. The consumer ends earlier if none comes for ``wait`` seconds."""
+    """Read up to ``count`` records. The consumer ends earlier if none comes for ``wait`` seconds."""
     limits = ("--max-messages", str(count), "--timeout-ms", str(int(wait * 1000)))
     reading = ("--topic", topic, "--from-beginning", "--isolation-level", "read_committed", *limits)
     return (await asyncio.to_thread(kafka.tool, "console-consumer", *reading)).splitlines()
@@ -138,11 +138,11 @@ async def test_javas_console_consumer_reads_the_committed_records_only(kafka: Ka
         for number in range(6):  # the first commits, the second aborts, then the other way round
             for name, producer in (("first", first), ("second", second)):
                 await producer.begin_transaction()
-                await producer.send_many(topic, [f"{name} {number}-{each}" for each in range(3)])
+                await producer.send_many(topic, [f"{name} {number}-{index}" for index in range(3)])
             for producer, commits in ((first, number % 2 == 0), (second, number % 2 == 1)):
                 await (producer.commit_transaction() if commits else producer.abort_transaction())
         committed_before = [
-            f"{'second' if number % 2 else 'first'} {number}-{each}" for number in range(6) for each in range(3)
+            f"{'second' if number % 2 else 'first'} {number}-{index}" for number in range(6) for index in range(3)
         ]
         await second.begin_transaction()
         await second.send(topic, b"open")

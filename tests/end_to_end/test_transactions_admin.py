@@ -46,7 +46,7 @@ async def admin(kafka: Kafka) -> AsyncIterator[Admin]:
 async def open_transaction(
     kafka: Kafka, partition: TopicPartition
 ) -> AsyncIterator[tuple[str, confluent_kafka.Producer]]:
-    """A transaction of librdkafka with one record, and its transactional id."""
+    """Open a transaction of librdkafka with one record, and its transactional id."""
     name = f"orders-{uuid.uuid4().hex[:8]}"
     settings = {"transactional.id": name, "linger.ms": 0, "log_level": 0}
     settings["transaction.timeout.ms"] = int(TRANSACTION_TIMEOUT * 1000)
@@ -65,9 +65,9 @@ async def test_an_open_transaction_is_listed_and_described(kafka: Kafka, admin: 
             with pytest.raises(UnsupportedVersion, match=r"3\.0"):
                 await admin.transactions.list()
             return
-        listed = {each.transactional_id: each for each in await admin.transactions.list(states=["ongoing"])}
+        listed = {listing.transactional_id: listing for listing in await admin.transactions.list(states=["ongoing"])}
         assert listed[name].state is TransactionState.ONGOING
-        assert name not in {each.transactional_id for each in await admin.transactions.list(states=["Empty"])}
+        assert name not in {listing.transactional_id for listing in await admin.transactions.list(states=["Empty"])}
         (only,) = await admin.transactions.list(producer_ids=[listed[name].producer_id])
         assert only == listed[name]
         described = await admin.transactions.describe([name, "no-such-id"])
@@ -92,14 +92,16 @@ async def test_transactions_are_listed_by_duration_and_pattern(kafka: Kafka, adm
     partition = TopicPartition(await kafka.create_topic(partitions=1), 0)
     async with open_transaction(kafka, partition) as (name, producer):
         if kafka.speaks("3.8"):
-            assert name in {each.transactional_id for each in await admin.transactions.list(min_duration=0)}
-            assert name not in {each.transactional_id for each in await admin.transactions.list(min_duration=3600)}
+            assert name in {listing.transactional_id for listing in await admin.transactions.list(min_duration=0)}
+            assert name not in {
+                listing.transactional_id for listing in await admin.transactions.list(min_duration=3600)
+            }
         else:
             with pytest.raises(UnsupportedVersion, match=r"3\.\d"):
                 await admin.transactions.list(min_duration=0)
         if kafka.speaks("4.1"):
-            (found,) = await admin.transactions.list(pattern=f"{name[:-1]}.")
-            assert found.transactional_id == name
+            (transaction,) = await admin.transactions.list(pattern=f"{name[:-1]}.")
+            assert transaction.transactional_id == name
             assert await admin.transactions.list(pattern=name[:-1]) == ()
         else:
             with pytest.raises(UnsupportedVersion, match=r"4\.1|3\.0"):
@@ -139,7 +141,7 @@ async def write_hanging(kafka: Kafka, partition: TopicPartition) -> None:
         )
         produce = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[data])
         view = await client.topic(partition.topic)
-        (leader,) = [each.leader for each in view.partitions]
+        (leader,) = [partition.leader for partition in view.partitions]
         assert leader is not None
         written = await client.broker(leader).send(produce, at_most=ProduceRequest.ADDS_PARTITIONS.before)
         assert [
@@ -151,7 +153,7 @@ async def write_hanging(kafka: Kafka, partition: TopicPartition) -> None:
 
 @asynccontextmanager
 async def unverified(kafka: Kafka, admin: Admin) -> AsyncIterator[None]:
-    """Brokers do not check that a partition is in the transaction (KIP-890), as before Kafka 3.6."""
+    """Let brokers not check that a partition is in the transaction (KIP-890), as before Kafka 3.6."""
     everywhere = ConfigResource.all_brokers()
     if kafka.speaks("3.6"):
         (await admin.configs.alter({everywhere: {OLD_VERIFICATION: "false"}})).raise_for_errors()
@@ -183,8 +185,12 @@ async def test_a_hanging_transaction_is_found_and_aborted(kafka: Kafka, admin: A
         (hanging,) = await admin.transactions.find_hanging(partitions=[partition])
         assert (hanging.partition, hanging.producer.start_offset) == (partition, 0)
         node_ids = [node.node_id for node in (await admin.cluster.describe()).brokers]
-        found = [each for node_id in node_ids for each in await admin.transactions.find_hanging(broker=node_id)]
-        assert [each.producer for each in found if each.partition == partition] == [hanging.producer]
+        hanging_ones = [
+            candidate for node_id in node_ids for candidate in await admin.transactions.find_hanging(broker=node_id)
+        ]
+        assert [candidate.producer for candidate in hanging_ones if candidate.partition == partition] == [
+            hanging.producer
+        ]
         with pytest.raises(ValueError, match=r"first offset of an open transaction.*begin at 0"):
             await admin.transactions.abort(partition, start_offset=5)
         await admin.transactions.abort(partition, start_offset=0)
@@ -217,16 +223,16 @@ async def test_the_command_line_shows_and_ends_transactions(kafka: Kafka, admin:
     async with open_transaction(kafka, partition) as (name, _):
         listed = json.loads((await run("transactions", "list", "--state", "ongoing", "--json", *server)).text)
         assert {"transactional_id": name, "state": "Ongoing"}.items() <= next(
-            each for each in listed if each["transactional_id"] == name
+            listing for listing in listed if listing["transactional_id"] == name
         ).items()
         described = await run("transactions", "describe", name, "no-such-id", *server)
         assert (described.status, described.rows[1][0], described.rows[1][4]) == (1, name, "Ongoing")
         assert "TRANSACTIONAL_ID_NOT_FOUND" in described.errors
         producers = await run("transactions", "describe-producers", partition.topic, *server)
         assert {row[7] for row in producers.rows[1:]} == {"0", "1"}
-        found = await run("transactions", "find-hanging", f"{partition.topic}:0", *server)
-        assert [row[:2] for row in found.rows[1:]] == [[partition.topic, "0"]]
-        assert found.rows[1][5] == "0"
+        hanging_row = await run("transactions", "find-hanging", f"{partition.topic}:0", *server)
+        assert [row[:2] for row in hanging_row.rows[1:]] == [[partition.topic, "0"]]
+        assert hanging_row.rows[1][5] == "0"
         place = f"{partition.topic}:{partition.partition}"
         aborted = await run("transactions", "abort", place, "--start-offset", "0", *server)
         assert aborted.status == 0, aborted.errors

@@ -139,18 +139,18 @@ class Traffic:
         writers: Sequence[Writer] | None = None,
     ) -> None:
         """Wait until every writer has ``count`` more acknowledged records in each of these partitions."""
-        wanted = self._goals(lambda writer: writer.acknowledged, count, lanes, writers)
+        goals = self._goals(lambda writer: writer.acknowledged, count, lanes, writers)
         await self.until(
             f"{count} records more in each of {lanes}",
-            lambda: all(writer.acknowledged[lane] >= goal for writer, lane, goal in wanted),
+            lambda: all(writer.acknowledged[lane] >= goal for writer, lane, goal in goals),
         )
 
     async def fails(self, count: int, lanes: Iterable[TopicPartition], writers: Sequence[Writer] | None = None) -> None:
         """Wait until every writer has ``count`` more failed records in each of these partitions."""
-        wanted = self._goals(lambda writer: writer.failed, count, lanes, writers)
+        goals = self._goals(lambda writer: writer.failed, count, lanes, writers)
         await self.until(
             f"{count} failures more in each of {lanes}",
-            lambda: all(writer.failed[lane] >= goal for writer, lane, goal in wanted),
+            lambda: all(writer.failed[lane] >= goal for writer, lane, goal in goals),
         )
 
     def _goals(
@@ -166,16 +166,16 @@ class Traffic:
     def failures(self) -> list[Send]:
         return [send for writer in self.writers for send in writer.failures()]
 
-    def broken_promises(self, found: Sequence[Found], *, alone: Collection[str]) -> list[Finding]:
+    def broken_promises(self, records: Sequence[Found], *, alone: Collection[str]) -> list[Finding]:
         """Return every promise that the found records break. Topics that are not ``alone`` have several replicas."""
         findings: list[Finding] = []
         for writer in self.writers:
             for promises, is_alone in ((writer.kind.alone, True), (writer.kind.replicated, False)):
                 sends = [send for send in writer.history.sends if (send.topic_partition.topic in alone) is is_alone]
                 own = [
-                    each
-                    for each in found
-                    if (each.topic_partition.topic in alone) is is_alone and writer.wrote(each.value)
+                    record
+                    for record in records
+                    if (record.topic_partition.topic in alone) is is_alone and writer.wrote(record.value)
                 ]
                 findings += violations(History(sends), own, promises)
         return findings
@@ -185,7 +185,7 @@ class Traffic:
 async def traffic(
     bootstrap_servers: str, lanes: Sequence[TopicPartition], kinds: Sequence[Kind] = KINDS, **settings: Any
 ) -> AsyncIterator[Traffic]:
-    """Writers of all kinds run until the end of the block. Then all of their sends end."""
+    """Run writers of all kinds until the end of the block. Then all of their sends end."""
     async with contextlib.AsyncExitStack() as stack:
         flow = Traffic([], list(lanes))
         for kind in kinds:
@@ -221,9 +221,9 @@ async def traffic(
         assert all(isinstance(ending, asyncio.CancelledError) for ending in endings), endings
 
 
-async def _follow(consumer: Consumer, found: list[Found]) -> None:
+async def _follow(consumer: Consumer, records: list[Found]) -> None:
     while True:
-        found += map(_found, await consumer.poll(timeout=1.0))
+        records += map(_found, await consumer.poll(timeout=1.0))
 
 
 async def _until_read(consumer: Consumer, lanes: Sequence[TopicPartition]) -> None:
@@ -242,13 +242,13 @@ def _found(record: Any) -> Found:
 
 async def read_back(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
     """Return all records in the log, by a consumer that did not see the faults."""
-    found: list[Found] = []
+    records: list[Found] = []
     async with asyncio.timeout(DEADLINE), Consumer(bootstrap_servers) as consumer:
         consumer.assign(lanes)
         ends = await consumer.end_offsets(lanes)
         while any([await consumer.position(lane) < ends[lane] for lane in lanes]):
-            found += map(_found, await consumer.poll(timeout=1.0))
-    return found
+            records += map(_found, await consumer.poll(timeout=1.0))
+    return records
 
 
 def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartition]) -> list[Found]:
@@ -266,7 +266,7 @@ def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartiti
     )
     start = confluent_kafka.OFFSET_BEGINNING
     consumer.assign([confluent_kafka.TopicPartition(*lane, start) for lane in lanes])
-    found: list[Found] = []
+    records: list[Found] = []
     unread = set(lanes)
     try:
         while unread:
@@ -274,10 +274,10 @@ def read_back_by_librdkafka(bootstrap_servers: str, lanes: Sequence[TopicPartiti
             assert message is not None, f"librdkafka read nothing for {DEADLINE} s; missing: {unread}"
             lane = TopicPartition(message.topic(), message.partition())
             if message.error() is None:
-                found.append(Found(lane, message.offset(), message.value()))
+                records.append(Found(lane, message.offset(), message.value()))
             else:
                 assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
                 unread.discard(lane)
     finally:
         consumer.close()
-    return found
+    return records

@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--input", help="one input, as a failure shows it, instead of new ones")
     arguments = parser.parse_args()
     broker = Broker()
-    targets = {name: each for name, each in all_targets(broker).items() if arguments.target in (None, name)}
+    targets = {name: target for name, target in all_targets(broker).items() if arguments.target in (None, name)}
     try:
         if arguments.input is not None:
             error = attempt(targets[arguments.target], bytes.fromhex(arguments.input))

@@ -30,24 +30,24 @@ LEAK = 20_000
 
 def columns(data: bytes) -> list[object]:
     """Return all columns of all batches, or the error of a batch."""
-    found: list[object] = []
+    results: list[object] = []
     try:
         for batch in split_batches(data):
             try:
-                found.extend(
+                results.extend(
                     (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
                     for chunk in batch.chunks(LIMIT, max_records=7)
                 )
             except CorruptRecord as error:
-                found.append(str(error))
+                results.append(str(error))
     except CorruptRecord:
         pass
-    return found
+    return results
 
 
 def arrow(data: bytes) -> list[object]:
     """Return the Arrow columns of each batch, of all its records and of some, or that a batch is malformed."""
-    found: list[object] = []
+    results: list[object] = []
     try:
         batches = [batch for batch in split_batches(data) if batch.magic == 2]
     except CorruptRecord:
@@ -55,21 +55,21 @@ def arrow(data: bytes) -> list[object]:
     partition = TopicPartition("t", 0)
     packed = [PackedBatch(partition, batch, 0, (1 << 63) - 1) for batch in batches]
     packed += [PackedBatch(partition, batch, batch.base_offset + 1, batch.base_offset + 9) for batch in batches]
-    for wanted in (*([each] for each in packed), packed):
+    for batches in (*([batch] for batch in packed), packed):
         decoder = ArrowDecoder(
             READ_COLUMNS,
             max_rows=1000,
             max_bytes=1 << 20,
             max_decompressed_size=LIMIT,
-            corrupt=lambda each, reason: CorruptRecord(reason),
+            corrupt=lambda partition, reason: CorruptRecord(reason),
         )
         try:
-            found.append(decoder.decode(wanted))
+            results.append(decoder.decode(batches))
         except DeserializationError:
-            found.append("a time that microseconds cannot hold")
+            results.append("a time that microseconds cannot hold")
         except CorruptRecord:
-            found.append("an error")  # its text depends on the bytes after the last record
-    return found
+            results.append("an error")  # its text depends on the bytes after the last record
+    return results
 
 
 def main() -> None:
@@ -124,11 +124,11 @@ class Counting:
 
 def compare(native: Any, function: Callable[[bytes], list[object]], data: bytes) -> int:
     """Read the input with and without the shortcuts. Returns how often the shortcuts did the work."""
-    shortcuts = [Counting(each) for each in (native.decode_lists, native.find_fields, native.join_fields)]
+    shortcuts = [Counting(function) for function in (native.decode_lists, native.find_fields, native.join_fields)]
     expected = function(data)
     with patch.object(decode, "decode_lists", shortcuts[0]), use_for_arrow(*shortcuts[1:]):
-        found = function(data)
-    assert found == expected, f"--input {data.hex()}: {found} in C, {expected} in Python"
+        result = function(data)
+    assert result == expected, f"--input {data.hex()}: {result} in C, {expected} in Python"
     return sum(shortcut.done for shortcut in shortcuts)
 
 
@@ -137,7 +137,7 @@ def use_for_arrow(find_fields: object, join_fields: object) -> Any:
 
 
 def check_memory(native: ModuleType, inputs: list[bytes]) -> None:
-    """Reading the same inputs several times takes no memory, whether they are damaged or not."""
+    """Check that reading the same inputs several times takes no memory, whether they are damaged or not."""
     with patch.object(decode, "decode_lists", native.decode_lists):
         for turn in range(4):
             for data in inputs:

@@ -57,16 +57,16 @@ class Fuzzer:
     def lists(self) -> None:
         count = self._random.randrange(1, 40)
         values, keys = [self._bytes() for _ in range(count)], [self._bytes() for _ in range(count)]
-        given = self._random.choice((None, keys))
+        key_column = self._random.choice((None, keys))
         start, delta, limit = self._random.randrange(count), self._random.choice((0, 3, 60)), 20_000
-        lists = RecordLists(values, given, (), 0)
+        lists = RecordLists(values, key_column, (), 0)
         expected = outcome(lists.append_to, limit, delta, 7, start, count)
-        assert expected == outcome(self._native.append_lists, limit, delta, 7, given, values, b"\0", start, count)
+        assert expected == outcome(self._native.append_lists, limit, delta, 7, key_column, values, b"\0", start, count)
 
     def rows(self) -> None:
         count = self._random.randrange(1, 40)
         keys, values = ([self._maybe() for _ in range(count)] for _ in range(2))
-        keys, values = ([None if each is None else bytes(each) for each in column] for column in (keys, values))
+        keys, values = ([None if item is None else bytes(item) for item in column] for column in (keys, values))
         times = [self._random.randrange(1 << 40) for _ in range(count)]
         numbers = self._random.choice((None, self._random.sample(range(count), count)))
         order = range(count) if numbers is None else numbers
@@ -75,13 +75,13 @@ class Fuzzer:
             for width, kind, entries in ((4, pa.binary(), keys), (8, pa.large_binary(), values))
             for column in [pa.array([b"skipped", *entries], kind).slice(1)]
         ]
-        given = None if numbers is None else pa.array(numbers, pa.int64()).buffers()[1]
+        buffers = None if numbers is None else pa.array(numbers, pa.int64()).buffers()[1]
         buffer = bytearray()
-        made = self._native.append_rows(
-            buffer, 1 << 40, 0, count, given, 0, pa.array(times, pa.int64()).buffers()[1], *columns, None
+        size = self._native.append_rows(
+            buffer, 1 << 40, 0, count, buffers, 0, pa.array(times, pa.int64()).buffers()[1], *columns, None
         )
-        in_order = [[column[each] for each in order] for column in (times, keys, values)]
-        assert made == (count, in_order[0][0], max(times))
+        in_order = [[column[index] for index in order] for column in (times, keys, values)]
+        assert size == (count, in_order[0][0], max(times))
         assert buffer == encode_records(in_order[0][0], *in_order)
 
     def damaged_rows(self) -> None:
@@ -92,11 +92,17 @@ class Fuzzer:
             damaged[self._random.randrange(len(damaged))] = self._random.randrange(256)
         first = self._random.choice((0, 0, 3, -1, 1 << 62))
         validity = self._random.choice((None, b"", b"\xff"))
-        given = (self._random.choice((4, 8)), first, validity, bytes(damaged[: self._random.choice((24, 9, 0))]), data)
+        arguments = (
+            self._random.choice((4, 8)),
+            first,
+            validity,
+            bytes(damaged[: self._random.choice((24, 9, 0))]),
+            data,
+        )
         numbers = self._random.choice((None, self._random.randbytes(40)))
         before = bytearray(b"before")
         try:
-            self._native.append_rows(before, 1 << 20, 0, 5, numbers, 0, None, None, given, None)
+            self._native.append_rows(before, 1 << 20, 0, 5, numbers, 0, None, None, arguments, None)
         except ValueError:
             assert before == b"before"
 
@@ -106,13 +112,13 @@ class Fuzzer:
         headers: list[Any] = [(choose(names), choose((None, self._bytes(), "text"))) for _ in range(choose((0, 1, 70)))]
         if headers and choose((True, False)):
             headers = [(name, value) for name, value in headers if name in names[:4] and value != "text"]
-        given = choose((headers, tuple(headers)))
-        assert self._headers(self._native, given) == self._headers(encode, given), given
+        header_values = choose((headers, tuple(headers)))
+        assert self._headers(self._native, header_values) == self._headers(encode, header_values), header_values
 
     @staticmethod
-    def _headers(module: Any, given: object) -> object:
+    def _headers(module: Any, header_values: object) -> object:
         try:
-            return module.encode_headers(given)
+            return module.encode_headers(header_values)
         except (AttributeError, KeyError, TypeError, ValueError):
             return "raised"
 

@@ -16,7 +16,17 @@ from tests.pure.records.test_legacy import wrapper
 
 NUMBERS = {"b": 8, "h": 16, "H": 16, "i": 32, "I": 32, "q": 64}
 POWERS = (7, 8, 15, 16, 31, 32, 63)
-INTERESTING = (-(2**63), -(2**31), -2, -1, 0, 1, 2, *(2**each for each in POWERS), *(2**each - 1 for each in POWERS))
+INTERESTING = (
+    -(2**63),
+    -(2**31),
+    -2,
+    -1,
+    0,
+    1,
+    2,
+    *(2**power for power in POWERS),
+    *(2**power - 1 for power in POWERS),
+)
 NAMES = ("", "t", "orders", "__consumer_offsets", "é" * 3, "x" * 128, "group")
 
 
@@ -116,7 +126,7 @@ def _old(random: Random) -> bytes:
 
 
 def compressed(random: Random, codec: Compression) -> bytes:
-    """Compressed data, which may be a bomb."""
+    """Return compressed data, which may be a bomb."""
     data = random.randbytes(random.choice((0, 10, 5_000))) + bytes(random.choice((0, 100, 1 << 24)))
     return gzip.compress(data, 1) if codec is Compression.GZIP else compress(codec, data)
 
@@ -125,7 +135,7 @@ def compressed(random: Random, codec: Compression) -> bytes:
 
 
 def damaged(random: Random, data: bytes) -> bytes:
-    """``data`` with one to four changes."""
+    """Return ``data`` with one to four changes."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randrange(len(changed) + 1)

@@ -38,9 +38,9 @@ from aiokafka_lite.types import Compression, TopicPartition
 from .inputs import batches, compressed, damaged, encoded
 
 MESSAGES: list[type[Any]] = [
-    made
-    for made in (getattr(messages, name) for name in sorted(messages.__all__))
-    if isinstance(made, type) and issubclass(made, Message) and made not in (Message, Request, Response)
+    message
+    for message in (getattr(messages, name) for name in sorted(messages.__all__))
+    if isinstance(message, type) and issubclass(message, Message) and message not in (Message, Request, Response)
 ]
 REQUESTS: list[type[Any]] = [messages.REQUESTS[key] for key in sorted(messages.REQUESTS)]
 LIMIT = 8 << 20
@@ -73,7 +73,7 @@ def make_message(random: Random) -> bytes:
 
 
 def read_message(data: bytes) -> None:
-    """A decoded message encodes to bytes that decode to the same message."""
+    """Check that a decoded message encodes to bytes that decode to the same message."""
     cls, version = _of(MESSAGES, data)
     try:
         decoded, end = decode_message(cls, version, data, 2)
@@ -121,14 +121,14 @@ def make_stream(random: Random) -> bytes:
 
 
 def read_stream(data: bytes) -> None:
-    """The frames equal a plain reader's frames, for any division of the stream into pieces."""
+    """Check that the frames equal a plain reader's frames, for any division of the stream into pieces."""
     random = Random(data[:1])
     splitter = FrameSplitter(1 << 20, "fuzz", intake_size=random.choice((64, 4096, 1 << 16)))
-    stream, found, position = data[1:], [], 0
+    stream, frames, position = data[1:], [], 0
     try:
         while position < len(stream):
             end = position + random.choice((1, 3, 500, 60_000))
-            found += [bytes(each) for each in splitter.feed(stream[position:end])]
+            frames += [bytes(frame) for frame in splitter.feed(stream[position:end])]
             position = end
     except ProtocolError:
         pass
@@ -139,7 +139,7 @@ def read_stream(data: bytes) -> None:
             break
         expected.append(stream[position + 4 : position + 4 + size])
         position += 4 + size
-    assert found == expected or splitter.error is not None
+    assert frames == expected or splitter.error is not None
 
 
 def make_batches(random: Random) -> bytes:
@@ -148,12 +148,12 @@ def make_batches(random: Random) -> bytes:
 
 
 def read_batches(data: bytes) -> None:
-    """Decoding, scanning and decoding to Arrow raise CorruptRecord alone, and find the same offsets."""
+    """Check that decoding, scanning and decoding to Arrow raise CorruptRecord alone, and find the same offsets."""
     try:
-        found = split_batches(data)
+        batches = split_batches(data)
     except CorruptRecord:
         return
-    for batch in found:
+    for batch in batches:
         offsets: list[int] | None = []
         try:
             for columns in batch.chunks(LIMIT, max_records=7):
@@ -184,13 +184,13 @@ def _to_arrow(batch: Any) -> list[int]:
     packed = PackedBatch(TopicPartition("t", 0), batch, -(2**63), 2**63 - 1)
     return [
         offset
-        for found in (*decoder.add(packed), *decoder.rest())
-        for offset in found.column(READ_COLUMNS.index("offset")).to_pylist()
+        for batch in (*decoder.add(packed), *decoder.rest())
+        for offset in batch.column(READ_COLUMNS.index("offset")).to_pylist()
     ]
 
 
 def make_compressed(random: Random) -> bytes:
-    codec = random.choice([each for each in Compression if each is not Compression.NONE])
+    codec = random.choice([compression for compression in Compression if compression is not Compression.NONE])
     return bytes((codec,)) + damaged(random, compressed(random, codec))
 
 
@@ -250,7 +250,8 @@ def make_schema(random: Random) -> bytes:
 
 
 def read_schema(data: bytes) -> None:
-    """The serializers and the embedded registry refuse a text that is no schema. A writer refuses or writes a dict."""
+    """Check that serializers and the embedded registry refuse a text that is no schema, and a writer refuses or
+    writes a dict."""
     text = data[1:].decode("latin-1")
     if data[:1] == b"p":
         message_types(text)

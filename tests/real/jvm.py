@@ -76,7 +76,7 @@ class JavaMissing(RuntimeError):
 
 
 def java_problem() -> str | None:
-    """Why no plain Java process can be started here, or None when one can."""
+    """Return why no plain Java process can be started here, or None when one can."""
     if _java() is None:
         return "no java is installed"
     if shutil.which("mvn") is None:
@@ -86,7 +86,7 @@ def java_problem() -> str | None:
 
 @cache
 def _java() -> str | None:
-    """Java 17 if there is one: all releases from 1.1 to 4.x run on it, but some do not run on a newer Java."""
+    """Find Java 17 if there is one: all releases from 1.1 to 4.x run on it, but some do not run on a newer Java."""
     for directory in sorted(Path("/usr/lib/jvm").glob("*17*")):
         if (directory / "bin" / "java").exists():
             return str(directory / "bin" / "java")
@@ -128,9 +128,9 @@ def run_to_end(command: Sequence[str]) -> str:
 
 def _pom(version: str) -> str:
     scala = "2.13" if release(version) >= (2, 4) else "2.12"
-    wanted = [("org.apache.kafka", f"kafka_{scala}", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
+    artifacts = [("org.apache.kafka", f"kafka_{scala}", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
     if release(version) >= (3, 0):
-        wanted.append(("org.apache.kafka", "kafka-tools", version))
+        artifacts.append(("org.apache.kafka", "kafka-tools", version))
     # The tools module depends on Kafka Connect, which the tools used here do not need.
     exclusions = "".join(
         f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-{part}</artifactId></exclusion>"
@@ -139,7 +139,7 @@ def _pom(version: str) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
         f"<exclusions>{exclusions}</exclusions></dependency>"
-        for group, artifact, number in wanted
+        for group, artifact, number in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -444,7 +444,8 @@ def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet:
 
 
 def main() -> None:
-    """``python -m tests.real.jvm jars 4.3.1`` prints where the jars are, ``run 2.8.2`` runs a broker until Enter."""
+    """Run the command line: ``python -m tests.real.jvm jars 4.3.1`` prints where the jars are, ``run 2.8.2`` runs a
+    broker until Enter."""
     import sys
 
     match sys.argv[1:]:

@@ -139,12 +139,12 @@ class JvmNode:
         self._process.wait_until_ready()
 
     def stop(self) -> None:
-        """SIGTERM: the node moves its leaders to others, and ends."""
+        """Send SIGTERM: the node moves its leaders to others, and ends."""
         self.thaw()
         self._end(kill=False)
 
     def kill(self) -> None:
-        """SIGKILL, in every state."""
+        """Send SIGKILL, in every state."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
@@ -154,13 +154,13 @@ class JvmNode:
         self.state = NodeState.STOPPED
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         self.state = NodeState.FROZEN
 
     def thaw(self) -> None:
-        """SIGCONT, if it is frozen."""
+        """Send SIGCONT, if it is frozen."""
         if self.state is NodeState.FROZEN:
             assert self._process is not None
             self._process.send_signal(signal.SIGCONT)

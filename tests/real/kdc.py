@@ -21,7 +21,7 @@ _START_TIMEOUT = 60.0
 
 
 def kdc_problem() -> str | None:
-    """Why no KDC can run here, or None."""
+    """Return why no KDC can run here, or None."""
     lacking = [name for name in _PROGRAMS if _program(name) is None]
     return f"install krb5-kdc and krb5-admin-server: this machine has no {lacking[0]}" if lacking else None
 

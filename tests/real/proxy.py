@@ -47,10 +47,10 @@ class Proxy:
         except* OSError:
             pass
         finally:
-            for each in (writer, onward):
-                if each is not None:
-                    self._writers.pop(each, None)
-                    each.transport.abort()
+            for end in (writer, onward):
+                if end is not None:
+                    self._writers.pop(end, None)
+                    end.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

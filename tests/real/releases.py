@@ -31,11 +31,11 @@ def needed(metafunc: pytest.Metafunc) -> tuple[str, str]:
 def brokers(metafunc: pytest.Metafunc) -> list[Any]:
     """Return the parameters of a test with a broker: the brokers that ``--kafka`` asks for, with their marks."""
     first, reason = needed(metafunc)
-    found = []
+    releases = []
     for name in wanted(metafunc.config.getoption("--kafka"), first):
         too_old = name in MATRIX and release(name) < release(first)
-        found.append(pytest.param(name, marks=(*marks_of(name), *[pytest.mark.skip(reason)] * too_old)))
-    return found
+        releases.append(pytest.param(name, marks=(*marks_of(name), *[pytest.mark.skip(reason)] * too_old)))
+    return releases
 
 
 def wanted(option: str, first: str = "0") -> list[str]:

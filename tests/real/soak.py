@@ -314,7 +314,7 @@ class Soak:
     # Faults.
 
     async def _churn(self, ends: float) -> None:
-        """With ``--churn``, kill a member of a group about once a second, and start another one in its place."""
+        """Kill, with ``--churn``, a member of a group about once a second, and start another one in its place."""
         groups = [kind for kind in self._kinds if kind not in WRITERS]
         while self._churns and time.monotonic() < ends:
             await asyncio.sleep(self._random.uniform(*KILL_PAUSE))
@@ -410,7 +410,11 @@ class Soak:
 
     def _missing(self, logs: Logs) -> dict[str, int]:
         counts = {
-            name: sum(found.offset not in group.done[each.partition] for each, log in logs.items() for found in log)
+            name: sum(
+                record.offset not in group.done[partition.partition]
+                for partition, log in logs.items()
+                for record in log
+            )
             for name, group in self._groups.items()
         }
         return {name: count for name, count in counts.items() if count}
@@ -423,13 +427,13 @@ class Soak:
             self.problems.append(f"group {name} never processed {count} records")
 
     async def _check(self, logs: Logs) -> None:
-        found = [record for log in logs.values() for record in log]
+        records = [record for log in logs.values() for record in log]
         for kind, promises in (("idempotent", Promises()), ("plain", Promises(once=False))):
             history = self._histories[kind]
             for send in history.sends:
                 if send.outcome.name == "PENDING":
                     send.failed(RuntimeError("the process was killed"))
-            own = [record for record in found if record.value.startswith(kind.encode())]
+            own = [record for record in records if record.value.startswith(kind.encode())]
             for violation, evidence in violations(history, own, promises):
                 self.problems.append(f"{kind}: {violation.value}: {evidence}")
         for name, group in self._groups.items():

@@ -71,4 +71,4 @@ def read_by_confluent_kafka(servers: str, partitions: Sequence[TopicPartition]) 
 
 
 def values_of(logs: Logs) -> dict[TopicPartition, list[bytes]]:
-    return {partition: [found.value for found in log] for partition, log in logs.items()}
+    return {partition: [record.value for record in log] for partition, log in logs.items()}

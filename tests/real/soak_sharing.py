@@ -79,7 +79,7 @@ class Sharing:
         return "tests.real.soak_sharer", [self._servers, self._topic, GROUP, f"sharer-{number}"]
 
     def hear(self, process: str, event: Mapping[str, Any]) -> None:
-        """A process reports."""
+        """Record a report of a process."""
         match event["event"]:
             case "delivered":
                 self._record(event).delivered.append((event["at"], event["count"]))
@@ -97,20 +97,20 @@ class Sharing:
         return self._records[event["partition"], event["offset"]]
 
     async def wait_until_read(self, admin: Admin, logs: Logs) -> list[str]:
-        """With all faults ended, wait until the group has processed everything. Returns what it has not processed."""
+        """Wait, with all faults ended, until the group has processed everything. Returns what it has not processed."""
         lags: dict[str, int | None] = {str(place): None for place, log in logs.items() if log}
         end = time.monotonic() + READ_TIMEOUT
         while lags and time.monotonic() < end:
             with suppress(KafkaError):  # there may be no coordinator yet
                 offsets = (await admin.share_groups.offsets(GROUP))[GROUP]
-                found = {str(place): each.lag for place, each in offsets.items()}
-                lags = {place: lag for place in lags if (lag := found.get(place)) != 0}
+                reported = {str(place): offset.lag for place, offset in offsets.items()}
+                lags = {place: lag for place in lags if (lag := reported.get(place)) != 0}
             await asyncio.sleep(0.5)
         return [f"share group {GROUP} has a lag of {lags}"] if lags else []
 
     def problems(self, logs: Logs) -> Iterator[str]:
         """Yield the broken promises, when all processes have ended."""
         for place, log in logs.items():
-            for found in log:
-                for problem in self._records[place.partition, found.offset].problems():
-                    yield f"share group {GROUP}: offset {found.offset} of {place} {problem}"
+            for record in log:
+                for problem in self._records[place.partition, record.offset].problems():
+                    yield f"share group {GROUP}: offset {record.offset} of {place} {problem}"

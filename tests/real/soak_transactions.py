@@ -61,7 +61,7 @@ class Transactions:
         return "tests.real.soak_transactor", arguments
 
     def hear(self, kind: str, process: str, event: Mapping[str, Any]) -> None:
-        """A process reports."""
+        """Record a report of a process."""
         if kind in COPIERS:
             return
         if event["event"] == "begun":
@@ -86,15 +86,15 @@ class Transactions:
                 self._live[TopicPartition(record.topic, record.partition)].append(bytes(record.value or b""))
 
     async def wait_for_copies(self) -> None:
-        """With all faults and all writers ended, wait until the workers have copied the ledger."""
+        """Wait, with all faults and all writers ended, until the workers have copied the ledger."""
         ledger = await read_all(self._servers, LEDGER)
-        wanted = {found.value for log in ledger.values() for found in log}
-        found: set[bytes] = set()
+        expected = {record.value for log in ledger.values() for record in log}
+        copies: set[bytes] = set()
         async with Consumer(self._servers) as consumer:
             consumer.assign(COPIES)
             end = time.monotonic() + READ_TIMEOUT
-            while len(found) < len(wanted) and time.monotonic() < end:
-                found.update(bytes(record.value or b"") for record in await consumer.poll(5000, timeout=1.0))
+            while len(copies) < len(expected) and time.monotonic() < end:
+                copies.update(bytes(record.value or b"") for record in await consumer.poll(5000, timeout=1.0))
 
     async def problems(self) -> list[str]:
         """Return the broken promises, when all processes have ended."""
@@ -118,13 +118,13 @@ class Transactions:
         for reader, seen in (("this client", values_of(copies)), ("confluent-kafka", others)):
             copied = {place: seen[place] for place in COPIES}
             problems += [f"{reader}: {anomaly}" for anomaly in copy_anomalies(values_of(ledger), copied)]
-        committed_of = {place: each.offset for place, each in offsets[COPY_GROUP].items()}
+        committed_of = {place: offset.offset for place, offset in offsets[COPY_GROUP].items()}
         return [*problems, *_offset_problems(ledger, committed_of)]
 
 
 def _of(name: str, values: Mapping[TopicPartition, Sequence[bytes]]) -> dict[TopicPartition, list[bytes]]:
     """Return the ledger's values of one transactional id."""
-    return {place: [each for each in values.get(place, ()) if each.startswith(name.encode())] for place in LEDGER}
+    return {place: [value for value in values.get(place, ()) if value.startswith(name.encode())] for place in LEDGER}
 
 
 def _offset_problems(ledger: Logs, committed: Mapping[TopicPartition, int]) -> Iterator[str]:

@@ -53,9 +53,9 @@ class Transactor:
 
     async def _write(self, number: int) -> None:
         async with self._producer.transaction() as transaction:
-            for each in range(random.choice((1, 2, 20))):
+            for index in range(random.choice((1, 2, 20))):
                 partition = random.randrange(self._partitions)
-                value = f"{self._producer.config.transactional_id}-{self._process:04d}-{number:06d}-{each:02d}"
+                value = f"{self._producer.config.transactional_id}-{self._process:04d}-{number:06d}-{index:02d}"
                 say("added", value=value, partition=partition)
                 if random.random() < 0.3:
                     await transaction.send(self._topic, value, partition=partition)

@@ -219,10 +219,10 @@ def test_an_async_test_that_uses_kafka_has_a_deadline(tmp_path: Path) -> None:
     assert "await asyncio.Event().wait()" in printed
 
 
-@pytest.mark.parametrize("given", ["1m", "-5", "nan", "inf"])
-def test_a_wrong_deadline_is_an_error_at_the_start(given: str) -> None:
-    config: Any = SimpleNamespace(getini={"kafka_deadline": given}.get)
-    with pytest.raises(pytest.UsageError, match=f"kafka_deadline must be .* 0 for no limit, got '{given}'"):
+@pytest.mark.parametrize("deadline", ["1m", "-5", "nan", "inf"])
+def test_a_wrong_deadline_is_an_error_at_the_start(deadline: str) -> None:
+    config: Any = SimpleNamespace(getini={"kafka_deadline": deadline}.get)
+    with pytest.raises(pytest.UsageError, match=f"kafka_deadline must be .* 0 for no limit, got '{deadline}'"):
         plugin.pytest_configure(config)
 
 

@@ -27,7 +27,7 @@ CONFIRMED = {"event": "confirmed", "partition": 0, "offsets": [7], "at": 3.0}
 
 
 @pytest.mark.parametrize(
-    "reports, found",
+    "reports, promise",
     [
         ([("a", delivered(1)), ("a", done("accept")), ("a", CONFIRMED)], ""),
         ([("a", delivered(1)), ("a", done("release")), ("a", CONFIRMED)], "never accepted"),
@@ -40,11 +40,11 @@ CONFIRMED = {"event": "confirmed", "partition": 0, "offsets": [7], "at": 3.0}
           ("a", CONFIRMED), ("b", CONFIRMED)], "accepted twice"),
     ],
 )  # fmt: skip
-def test_each_broken_promise_is_found(reports: Sequence[tuple[str, dict[str, Any]]], found: str) -> None:
+def test_each_broken_promise_is_found(reports: Sequence[tuple[str, dict[str, Any]]], promise: str) -> None:
     assert GROUP not in GROUPS
     sharing = Sharing("localhost:1", TOPIC, 2)
     for process, event in reports:
         sharing.hear(process, event)
     problems = list(sharing.problems({HERE: [Found(HERE, 7, b"value")]}))
-    assert len(problems) == bool(found)
-    assert all(found in problem for problem in problems)
+    assert len(problems) == bool(promise)
+    assert all(promise in problem for problem in problems)

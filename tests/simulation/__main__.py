@@ -120,8 +120,8 @@ def _print_failure(seed: int, result: Result, *, shrinks: bool) -> None:
     plan = workload(seed)
     transactions = [plan.transactions] if plan.transactions else []
     churn = [plan.churn] if plan.churn else []
-    for each in (*plan.writers, *plan.groups, *plan.share_groups, *transactions, *plan.chain, *churn):
-        print(f"    {each}")
+    for part in (*plan.writers, *plan.groups, *plan.share_groups, *transactions, *plan.chain, *churn):
+        print(f"    {part}")
     sys.stdout.flush()
 
 

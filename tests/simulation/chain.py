@@ -73,7 +73,7 @@ class Chain:
         self._reading = asyncio.create_task(self._read(), name="read the copies")
 
     async def finish(self, timeout: float) -> None:
-        """With all faults ended, wait until the last copy is complete, stop all workers, and check what they did."""
+        """Wait, with all faults ended, until the last copy is complete, stop all workers, and check what they did."""
         if not self.stages:
             return
         loop = asyncio.get_running_loop()

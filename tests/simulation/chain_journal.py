@@ -48,11 +48,11 @@ def stage_anomalies(
     returned from the target, and ``committed`` the last offsets of the group.
     """
     for number, log in source.items():
-        wanted, found = [value for _, value in log], [value for _, value in target.get(number, ())]
-        if wanted != found:
-            missing, extra = _difference(wanted, found), _difference(found, wanted)
+        originals, copies = [value for _, value in log], [value for _, value in target.get(number, ())]
+        if originals != copies:
+            missing, extra = _difference(originals, copies), _difference(copies, originals)
             what = f"missing {missing[:5]}, too many {extra[:5]}" if missing or extra else "in another order"
-            yield f"{stage.target}-{number} has {len(found)} of the {len(wanted)} records of {stage.source}: {what}"
+            yield f"{stage.target}-{number} has {len(copies)} of the {len(originals)} records of {stage.source}: {what}"
         if log and committed.get(number, 0) <= log[-1][0]:
             yield f"{stage.group_id} has copied {stage.source}-{number}, its offset is {committed.get(number)}"
     for at, value in reads:
@@ -62,8 +62,8 @@ def stage_anomalies(
         if group_id != stage.group_id or partition.topic != stage.source:
             continue
         done = stage.done[partition]
-        before = [each for each, _ in source.get(partition.partition, ()) if each < offset]
-        early = [each for each in before if done.get(each, math.inf) > at]
+        before = [processed for processed, _ in source.get(partition.partition, ()) if processed < offset]
+        early = [processed for processed in before if done.get(processed, math.inf) > at]
         if early:
             yield (
                 f"{group_id} had the stable offset {offset} of {partition} at {at:.3f} s, "
@@ -72,14 +72,14 @@ def stage_anomalies(
 
 
 def _difference(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:
-    left = list(second)
-    found = []
+    remaining = list(second)
+    missing = []
     for value in first:
-        if value in left:
-            left.remove(value)
+        if value in remaining:
+            remaining.remove(value)
         else:
-            found.append(value)
-    return found
+            missing.append(value)
+    return missing
 
 
 def stable_offsets(cluster: EmbeddedCluster) -> list[StableOffset]:

@@ -183,7 +183,7 @@ class ChurnWriter:
             sent.is_acknowledged = metadata is not None
 
     def anomalies(self, logs: dict[TopicPartition, list[bytes | None]]) -> Iterator[str]:
-        """Rules 2 and 3."""
+        """Check rules 2 and 3."""
         counts = Counter((partition, value) for partition, values in logs.items() for value in values)
         for sent in self.sends:
             count = counts[sent.partition, sent.value]
@@ -230,7 +230,7 @@ class ChurnTransactor:
             await asyncio.sleep(self._world.random.choice((0.0, 0.3, 2.0)))
 
     async def probe(self) -> None:
-        """With all faults ended, a transaction over all partitions is committed soon."""
+        """Commit a transaction over all partitions, which takes little time with all faults ended."""
         for _ in range(4):
             await self._one(self._topics.partitions(), aborts=False)
             if self.transactions[-1].is_committed:
@@ -303,7 +303,7 @@ class ChurnTransactor:
             await producer.close()
 
     def anomalies(self, committed: dict[TopicPartition, list[bytes]]) -> Iterator[str]:
-        """Rule 4. ``committed`` are the values that a reader of committed records returned."""
+        """Check rule 4. ``committed`` are the values that a reader of committed records returned."""
         counts = Counter((partition, value) for partition, values in committed.items() for value in values)
         for transaction in self.transactions:
             for value, place in transaction.values.items():
@@ -358,7 +358,7 @@ class Churn:
             await self._transactor.close()
 
     async def finish(self) -> None:
-        """With all faults ended: check the sends, the logs, the transactions, and what groups process."""
+        """Check, with all faults ended, the sends, the logs, the transactions, and what groups process."""
         if not self.is_on:
             return
         for writer in self._writers:
@@ -382,18 +382,18 @@ class Churn:
 
     async def _read(self) -> dict[TopicPartition, list[bytes]]:
         """Return all committed values of the volatile topics."""
-        found: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self.topics.partitions()}
+        values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self.topics.partitions()}
         reader: Consumer[Any, Any] = self._world.client(
             Consumer, client_id="churn-reader", isolation_level="read_committed"
         )
         async with reader:
-            reader.assign(list(found))
-            ends = await reader.end_offsets(list(found))
+            reader.assign(list(values))
+            ends = await reader.end_offsets(list(values))
             async with asyncio.timeout(120.0):
-                while any([await reader.position(each) < end for each, end in ends.items()]):
+                while any([await reader.position(partition) < end for partition, end in ends.items()]):
                     for record in await reader.poll(500, timeout=0.5):
-                        found[TopicPartition(record.topic, record.partition)].append(record.value)
-        return found
+                        values[TopicPartition(record.topic, record.partition)].append(record.value)
+        return values
 
     async def _wait_for_groups(self, probes: set[bytes]) -> None:
         groups: list[SimulatedGroup | SimulatedShareGroup] = [

@@ -250,7 +250,7 @@ class Faults:
             asyncio.get_running_loop().call_later(step.amount, network.rejoin, member.name)
 
     async def _member_overdue(self, step: Step) -> None:
-        """A member exceeds max_poll_interval, and the coordinator is slow when it leaves the group."""
+        """Let a member exceed max_poll_interval, with a coordinator that is slow when it leaves the group."""
         if member := self._member(step):
             member.slow = 12.0
             self._slow_leaves.append(self._cluster.on(messages.LeaveGroupRequest).delay(step.amount))
@@ -285,17 +285,17 @@ class Faults:
         self._hold(LEDGER, 0, step.amount)
 
     def _hold(self, topic: str, partition: int, seconds: float) -> None:
-        held = self._cluster.hold_markers(topic, partition)
-        asyncio.get_running_loop().call_later(seconds, held.release)
+        markers = self._cluster.hold_markers(topic, partition)
+        asyncio.get_running_loop().call_later(seconds, markers.release)
 
     async def _records_late(self, step: Step) -> None:
-        """A transaction is aborted before its records arrive."""
+        """Abort a transaction before its records arrive."""
         if transactor := self._world.transactor:
             self._cluster.on(messages.ProduceRequest, topic=LEDGER, times=1).delay(step.amount)
             transactor.is_aborted = True
 
     async def _offsets_late(self, step: Step) -> None:
-        """A transaction is aborted before its offsets arrive: the caller does not wait for them."""
+        """Abort a transaction before its offsets arrive: the caller does not wait for them."""
         if transactor := self._world.transactor:
             self._cluster.on(messages.TxnOffsetCommitRequest, times=1).delay(step.amount)
             transactor.offsets_timeout = 0.1
@@ -315,7 +315,7 @@ class Faults:
     # Chains of exactly-once workers, which only some seeds have.
 
     async def _hold_offset_markers(self, step: Step) -> None:
-        """The offsets of transactions that are decided stay open for a while."""
+        """Keep the offsets of decided transactions open for a while."""
         topic = self._cluster.controller.topics.get(OFFSETS_TOPIC)
         for number in range(len(topic.partitions) if topic is not None else 0):
             self._hold(OFFSETS_TOPIC, number, step.amount)
@@ -390,7 +390,7 @@ class Faults:
             self._start_call(self._admin.records.delete({TopicPartition(self._scratch[-1], 0): None}))
 
     async def _look_around(self, step: Step) -> None:
-        """Calls that change nothing."""
+        """Make calls that change nothing."""
         names = [group.plan.group_id for group in self._world.groups]
         shared = [group.plan.group_id for group in self._world.share_groups]
         for call in (

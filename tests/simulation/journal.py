@@ -64,7 +64,7 @@ class GroupJournal:
     def done_before(self, partition: TopicPartition, offset: int) -> float | None:
         """Return the time at which all records before ``offset`` were processed; None if some are not."""
         done = self.done[partition]
-        times = [done.get(each) for each in range(offset)]
+        times = [done.get(number) for number in range(offset)]
         return None if None in times else max((time_ for time_ in times if time_ is not None), default=0.0)
 
 
@@ -73,13 +73,13 @@ def log_anomalies(
 ) -> Iterator[str]:
     """Compare the sends of a writer with the logs."""
     prefix = f"{plan.name}-".encode()
-    found = [
+    records = [
         Found(partition, offset, value)
         for partition, values in logs.items()
         for offset, value in enumerate(values)
         if value is not None and value.startswith(prefix)
     ]
-    for violation, evidence in violations(history, found, plan.promises):
+    for violation, evidence in violations(history, records, plan.promises):
         yield f"writer {plan.name} {dict(plan.settings)}: {violation.value}: {evidence}"
 
 
@@ -95,15 +95,15 @@ def commit_anomalies(
         if not isinstance(request, OffsetCommitRequest) or request.group_id != group.group_id:
             continue
         for topic in request.topics:
-            for each in topic.partitions:
+            for commit in topic.partitions:
                 name = topic.name or topics.get(bytes(topic.topic_id), "")
-                partition = TopicPartition(name, each.partition_index)
+                partition = TopicPartition(name, commit.partition_index)
                 if partition not in logs:
                     continue
-                done = group.done_before(partition, each.committed_offset)
+                done = group.done_before(partition, commit.committed_offset)
                 if done is None or done > exchange.at:
                     yield (
-                        f"{exchange.client_id} committed {partition} up to {each.committed_offset} at "
+                        f"{exchange.client_id} committed {partition} up to {commit.committed_offset} at "
                         f"{exchange.at:.3f} s, before all records up to there were done"
                     )
 
@@ -163,7 +163,7 @@ def may_share_assigned(
     *,
     cut_off: Callable[[int], bool],
 ) -> bool:
-    """``may_share`` for an owner with the consumer protocol; ``partition`` is a topic id and a number.
+    """Decide ``may_share`` for an owner with the consumer protocol; ``partition`` is a topic id and a number.
 
     Its members do not know the session timeout. A member that cannot reach a coordinator keeps its partitions until a
     heartbeat is answered, and its epoch fences its commits. The coordinator counts the rebalance timeout from the

@@ -51,16 +51,16 @@ def ledger_anomalies(
     """
     counts = Counter((partition, value) for partition, values in whole.items() for value in values)
     for transaction in transactions:
-        found = [counts.pop((partition, value), 0) for value, partition in transaction.values.items()]
-        if any(count > 1 for count in found):
-            yield f"{transaction} was written twice: {found}"
-        elif transaction.outcome is Outcome.ABORTED and any(found):
-            yield f"{transaction} was read: {found}"
-        elif transaction.outcome is Outcome.COMMITTED and not all(found):
-            yield f"{transaction} lost records: {found}"
-        elif any(found) and not all(found):
-            yield f"{transaction} was read in part: {found}"
-        elif any(found):
+        copies = [counts.pop((partition, value), 0) for value, partition in transaction.values.items()]
+        if any(count > 1 for count in copies):
+            yield f"{transaction} was written twice: {copies}"
+        elif transaction.outcome is Outcome.ABORTED and any(copies):
+            yield f"{transaction} was read: {copies}"
+        elif transaction.outcome is Outcome.COMMITTED and not all(copies):
+            yield f"{transaction} lost records: {copies}"
+        elif any(copies) and not all(copies):
+            yield f"{transaction} was read in part: {copies}"
+        elif any(copies):
             transaction.outcome = Outcome.COMMITTED  # the log shows it
     for partition, value in counts:
         yield f"{value!r} of {partition} was never sent"
@@ -78,7 +78,7 @@ def ledger_anomalies(
     ]
     if list(committed_offsets[-1:]) != expected[-1:]:
         yield f"the group's offset is {committed_offsets[-1:]}, the last committed transaction had {expected[-1:]}"
-    elif list(committed_offsets) != [each for each in expected if each in committed_offsets]:
+    elif list(committed_offsets) != [offset for offset in expected if offset in committed_offsets]:
         yield f"the group's offsets were {committed_offsets}, those of committed transactions were {expected}"
 
 
@@ -104,8 +104,8 @@ def early_anomalies(
 
 def copy_anomalies(originals: Seen, copies: Seen) -> Iterator[str]:
     """Yield whether each original was copied once."""
-    wanted, found = (Counter(value for values in each.values() for value in values) for each in (originals, copies))
-    if missing := sorted(wanted - found):
+    expected, actual = (Counter(value for values in logs.values() for value in values) for logs in (originals, copies))
+    if missing := sorted(expected - actual):
         yield f"{len(missing)} records were not copied: {missing[:5]}"
-    if repeated := sorted(found - wanted):
+    if repeated := sorted(actual - expected):
         yield f"{len(repeated)} copies are of no committed record, or a second time: {repeated[:5]}"

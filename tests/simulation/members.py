@@ -261,9 +261,9 @@ class ConsumerMember(Member, RebalanceListener):
         if committing in ("auto", "auto_mark") or self._count % 7 or self.dead:
             return
         partition = TopicPartition(record.topic, record.partition)
-        given = {partition: OffsetAndMetadata(record.offset + 1)} if committing == "offsets" else None
+        offsets = {partition: OffsetAndMetadata(record.offset + 1)} if committing == "offsets" else None
         with suppress(KafkaTimeout):
-            await self._world.bounded(f"commit of {self.name}", self.consumer.commit(given, timeout=5.0), 5.0)
+            await self._world.bounded(f"commit of {self.name}", self.consumer.commit(offsets, timeout=5.0), 5.0)
 
     # What the user does beside reading.
 

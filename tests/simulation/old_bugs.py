@@ -154,19 +154,19 @@ def search(bug: OldBug) -> tuple[bool, str]:
         command = [sys.executable, "-m", "tests.simulation", bug.seeds, *options]
         run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     lines = run.stdout.splitlines() or run.stderr.splitlines()[-1:]
-    found = re.match(r"seed (\d+):", lines[0] if lines else "")
-    if found is not None and simulate(int(found[1])).anomalies:
-        return False, f"seed {found[1]} fails without the bug as well"
-    return found is not None, "\n".join(lines[:2])
+    match = re.match(r"seed (\d+):", lines[0] if lines else "")
+    if match is not None and simulate(int(match[1])).anomalies:
+        return False, f"seed {match[1]} fails without the bug as well"
+    return match is not None, "\n".join(lines[:2])
 
 
 def main() -> int:
-    wanted = [bug for bug in OLD_BUGS if not sys.argv[1:] or bug.name in sys.argv[1:]]
+    bugs = [bug for bug in OLD_BUGS if not sys.argv[1:] or bug.name in sys.argv[1:]]
     missed = 0
-    for bug in wanted:
-        found, output = search(bug)
-        missed += not found
-        print(f"{'found' if found else 'MISSED'}: {bug.name}: {bug.effect}\n{output}", flush=True)
+    for bug in bugs:
+        seed, output = search(bug)
+        missed += not seed
+        print(f"{'found' if seed else 'MISSED'}: {bug.name}: {bug.effect}\n{output}", flush=True)
     return bool(missed)
 
 

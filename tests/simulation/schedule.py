@@ -88,7 +88,7 @@ _CHURN_REQUESTS = (
     "ConsumerGroupHeartbeat", "Heartbeat", "ShareFetch", "ShareGroupHeartbeat", "AddPartitionsToTxn", "EndTxn",
 )  # fmt: skip
 _RARE_REQUESTS = (*_TRANSACTION_REQUESTS, *_SHARE_REQUESTS, "ConsumerGroupHeartbeat")
-_USUAL_REQUESTS = tuple(each for each in CODES if each not in _RARE_REQUESTS)
+_USUAL_REQUESTS = tuple(request for request in CODES if request not in _RARE_REQUESTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def schedule(seed: int) -> list[Step]:
     return [_step(random, *random.choice(kinds)) for _ in range(random.randrange(4, 28))]
 
 
-def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
+def _kinds(random: Random, theme: Theme) -> list[tuple[str, _Arguments]]:
     """Return the kinds of steps of a theme, each as many times as its frequency says."""
     steps = {
         Theme.WRITING: _WRITING_STEPS,
@@ -155,8 +155,8 @@ def _kinds(random: Random, wanted: Theme) -> list[tuple[str, _Arguments]]:
         Theme.SHARING: _SHARING_STEPS,
         Theme.CHAIN: _CHAIN_STEPS,
         Theme.CHURN: _CHURN_STEPS,
-    }.get(wanted, _STEPS)
-    if wanted is Theme.FEW:
+    }.get(theme, _STEPS)
+    if theme is Theme.FEW:
         steps = random.sample(_STEPS, random.randrange(2, 7))
     return [(kind, arguments) for times, kind, arguments in steps for _ in range(times)]
 

@@ -96,8 +96,8 @@ class ShareHistory:
             member = exchange.client_id or ""
             numbers[member, exchange.node_id] += request.share_session_epoch == 0
             self._add(exchange, Session(member, exchange.node_id, numbers[member, exchange.node_id]))
-        for each in (*self.acquired.values(), *self.acknowledged.values()):
-            each.sort()
+        for events in (*self.acquired.values(), *self.acknowledged.values()):
+            events.sort()
 
     def _add(self, exchange: Exchange, session: Session) -> None:
         request: Any = exchange.request
@@ -141,7 +141,7 @@ class ShareHistory:
 def lock_anomalies(
     history: ShareHistory, lock: float, limit: int, is_moved: Callable[[TopicPartition, float, float], bool]
 ) -> Iterator[str]:
-    """Rules 1 to 3. ``is_moved`` is whether a partition got another leader between two times."""
+    """Check rules 1 to 3. ``is_moved`` is whether a partition got another leader between two times."""
     for place, acquisitions in history.acquired.items():
         acknowledged = history.acknowledged[place]
         for acquisition in acquisitions:
@@ -174,36 +174,38 @@ def _count(acquisitions: Sequence[Acquired], released: Acknowledged) -> int:
 
 
 def _is_over(
-    history: ShareHistory, held: Acquired, at: float, acknowledged: Sequence[Acknowledged], lock: float
+    history: ShareHistory, acquired: Acquired, at: float, acknowledged: Sequence[Acknowledged], lock: float
 ) -> bool:
     """Return whether a lock may be over at a time (rule 2)."""
-    own = [each for each in acknowledged if each.member == held.session.member and each.at >= held.at]
-    if any(each.kind is not AcknowledgeType.RENEW and each.began <= at for each in own):
+    own = [event for event in acknowledged if event.member == acquired.session.member and event.at >= acquired.at]
+    if any(event.kind is not AcknowledgeType.RENEW and event.began <= at for event in own):
         return True
-    since = max((each.at for each in own if each.kind is AcknowledgeType.RENEW and each.at < at), default=held.at)
-    return round(at - since - lock, 6) >= 0 or not history.continues(held.session, at)
+    since = max(
+        (event.at for event in own if event.kind is AcknowledgeType.RENEW and event.at < at), default=acquired.at
+    )
+    return round(at - since - lock, 6) >= 0 or not history.continues(acquired.session, at)
 
 
 def user_anomalies(journal: ShareJournal, history: ShareHistory, lock: float) -> Iterator[str]:
-    """Rule 4."""
+    """Check rule 4."""
     for place, acknowledged in history.acknowledged.items():
-        for each in acknowledged:
-            if each.kind in FINAL and each.kind not in journal.acknowledged[each.member, place]:
-                yield f"{each.member} sent {each.kind.name} of {place} at {each.at:.3f} s, and its user did not"
+        for event in acknowledged:
+            if event.kind in FINAL and event.kind not in journal.acknowledged[event.member, place]:
+                yield f"{event.member} sent {event.kind.name} of {place} at {event.at:.3f} s, and its user did not"
     for member, place, count, at in journal.delivered:
         if place.partition.topic not in history.topics:
             continue
-        locks = [each for each in history.acquired[place]
-                 if (each.session.member, each.delivery_count) == (member, count)]  # fmt: skip
-        renewals = [each for each in history.acknowledged[place]
-                    if each.member == member and each.kind is AcknowledgeType.RENEW]  # fmt: skip
-        is_late = count > 1 and any(each.at <= at for each in locks)
-        if not is_late and not (locks and any(each.at <= at < each.at + lock for each in (*locks, *renewals))):
+        locks = [delivery for delivery in history.acquired[place]
+                 if (delivery.session.member, delivery.delivery_count) == (member, count)]  # fmt: skip
+        renewals = [renewal for renewal in history.acknowledged[place]
+                    if renewal.member == member and renewal.kind is AcknowledgeType.RENEW]  # fmt: skip
+        is_late = count > 1 and any(delivery.at <= at for delivery in locks)
+        if not is_late and not (locks and any(event.at <= at < event.at + lock for event in (*locks, *renewals))):
             yield f"{member} returned {place} at {at:.3f} s with delivery count {count}, without a lock"
     for member, place, at in journal.confirmed:
         if place.partition.topic not in history.topics:
             continue
-        if not any(each.member == member and each.at <= at for each in history.acknowledged[place]):
+        if not any(event.member == member and event.at <= at for event in history.acknowledged[place]):
             yield f"{member} confirmed {place} at {at:.3f} s, and no broker applied an acknowledgement"
 
 
@@ -213,7 +215,9 @@ def lost_records(
     """Return the records that no user has accepted or rejected although brokers may deliver them again (rule 5)."""
     done = {place for (_, place), kinds in journal.acknowledged.items() if not kinds.isdisjoint(FINAL)}
     done |= {
-        place for place, acquired in history.acquired.items() if any(each.delivery_count >= limit for each in acquired)
+        place
+        for place, acquired in history.acquired.items()
+        if any(acquisition.delivery_count >= limit for acquisition in acquired)
     }
     places = (Place(partition, offset) for partition, log in logs.items() for offset in range(len(log)))
     return [str(place) for place in places if place not in done]

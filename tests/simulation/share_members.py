@@ -123,7 +123,7 @@ class ShareMember:
     # Reading.
 
     async def _read(self) -> None:
-        """One read, the work on its records, and sometimes a commit."""
+        """Do one read, the work on its records, and sometimes a commit."""
         self._accept_returned()
         if self._group.plan.reading == "iterate":
             records = [await anext(self.consumer)]
@@ -148,7 +148,8 @@ class ShareMember:
         return []
 
     def _accept_returned(self) -> None:
-        """In implicit mode the next read, or a commit, accepts the records that are not acknowledged otherwise."""
+        """Note what the next read, or a commit, accepts in implicit mode: the records without another
+        acknowledgement."""
         for place in self._unacknowledged:
             self._journal.acknowledged[self.name, place].add(AcknowledgeType.ACCEPT)
         self._unacknowledged.clear()

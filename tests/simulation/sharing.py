@@ -81,7 +81,7 @@ class Sharing:
             group.start_member()
 
     async def finish(self, admin: Admin, logs: Logs, timeout: float) -> None:
-        """With all faults ended, wait until the groups have processed everything; then end their members."""
+        """Wait, with all faults ended, until the groups have processed everything; then end their members."""
         deadline = asyncio.get_running_loop().time() + timeout
         for group in self.groups:
             group.is_calm = True
@@ -101,8 +101,8 @@ class Sharing:
         """Return the lag of each partition that the group has not read to its end; None if it has not begun."""
         name = group.plan.group_id
         offsets = (await admin.share_groups.offsets(name))[name]
-        wanted = [partition for partition, log in logs.items() if log and partition.topic in group.plan.topics]
-        lags = {each: offsets[each].lag if each in offsets else None for each in wanted}
+        partitions = [partition for partition, log in logs.items() if log and partition.topic in group.plan.topics]
+        lags = {partition: offsets[partition].lag if partition in offsets else None for partition in partitions}
         return {str(partition): lag for partition, lag in lags.items() if lag != 0}
 
     def check(self, logs: Logs, killed_at: Sequence[float]) -> None:
@@ -120,8 +120,8 @@ class Sharing:
         for group in self.groups:
             plan = group.plan
             history = ShareHistory(plan.group_id, self._cluster.history, topics)
-            wanted = {partition: log for partition, log in logs.items() if partition.topic in plan.topics}
-            if lost := lost_records(group.journal, history, wanted, plan.limit):
+            expected = {partition: log for partition, log in logs.items() if partition.topic in plan.topics}
+            if lost := lost_records(group.journal, history, expected, plan.limit):
                 self._world.anomaly(f"share group {plan.group_id} never processed {lost}")
             for anomaly in lock_anomalies(history, plan.lock, plan.limit, is_moved):
                 self._world.anomaly(f"share group {plan.group_id}: {anomaly}")

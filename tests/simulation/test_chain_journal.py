@@ -13,14 +13,14 @@ HERE = TopicPartition("in", 0)
 
 def stage() -> StageJournal:
     """Return a stage that has worked on ``a`` until 1.0 s, on ``b`` until 2.0 s, and on ``c`` until 3.0 s."""
-    made = StageJournal("g", "in", "out")
+    journal = StageJournal("g", "in", "out")
     for partition, offset, value, at in ((0, 0, b"a", 1.0), (0, 2, b"b", 2.0), (1, 0, b"c", 3.0), (0, 0, b"a", 9.0)):
-        made.note_done(TopicPartition("in", partition), offset, value, at)
-    return made
+        journal.note_done(TopicPartition("in", partition), offset, value, at)
+    return journal
 
 
 @pytest.mark.parametrize(
-    "here, reads, answers, committed, found",
+    "here, reads, answers, committed, expected",
     [
         ([b"a", b"b"], [(1.0, b"a"), (9.0, b"c")], [(2.0, "g", HERE, 3)], {0: 3, 1: 1}, ""),
         ([b"a", b"b"], [], [(0.5, "other", HERE, 3), (0.5, "g", HERE, 0)], {0: 4, 1: 1}, ""),
@@ -38,9 +38,9 @@ def test_each_broken_promise_of_a_stage_is_found(
     reads: list[tuple[float, bytes]],
     answers: list[StableOffset],
     committed: dict[int, int],
-    found: str,
+    expected: str,
 ) -> None:
     target = {0: list(enumerate(here)), 1: [(0, b"c")]}
     anomalies = list(stage_anomalies(stage(), SOURCE, target, reads, answers, committed))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)

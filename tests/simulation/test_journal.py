@@ -54,10 +54,10 @@ def test_a_lost_record_is_found_and_records_of_other_writers_are_not_counted() -
 
 def journal(*done: tuple[int, float]) -> GroupJournal:
     """Return a group that has done the work on some records: offset and time."""
-    made = GroupJournal("g")
+    journal = GroupJournal("g")
     for offset, at in done:
-        made.note_done(HERE, offset, at)
-    return made
+        journal.note_done(HERE, offset, at)
+    return journal
 
 
 def test_records_that_no_member_processed_are_found() -> None:
@@ -74,11 +74,11 @@ def committed(offset: int, at: float, *, group_id: str = "g", by_id: bool = Fals
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-@pytest.mark.parametrize("offset, at, found", [(0, 0.5, 0), (2, 2.0, 0), (2, 1.9, 1), (3, 9.0, 1)])
-def test_a_commit_before_the_work_is_done_is_found(offset: int, at: float, found: int, by_id: bool) -> None:
+@pytest.mark.parametrize("offset, at, count", [(0, 0.5, 0), (2, 2.0, 0), (2, 1.9, 1), (3, 9.0, 1)])
+def test_a_commit_before_the_work_is_done_is_found(offset: int, at: float, count: int, by_id: bool) -> None:
     group = journal((0, 1.0), (1, 2.0), (1, 5.0))  # the first time counts
     exchanges = [committed(offset, at, by_id=by_id), committed(3, 0.0, group_id="other")]
-    assert len(list(commit_anomalies(group, exchanges, {TOPIC_ID: "t"}, {HERE: []}))) == found
+    assert len(list(commit_anomalies(group, exchanges, {TOPIC_ID: "t"}, {HERE: []}))) == count
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,16 @@ UNANSWERED = Exchange(1, 1, "old", 4, 100.0, BEAT)
         ([heartbeat(100.0)], SESSION_TIMEOUT + LAST_HEARTBEAT + 2.1, False),
         ([heartbeat(98.0), heartbeat(100.0, FENCED)], SESSION_TIMEOUT - 2.0, True),  # no contact with its group
         ([heartbeat(98.0), UNANSWERED], SESSION_TIMEOUT - 2.0, True),
-        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 3.0, True),
-        ([heartbeat(97.0), *(heartbeat(98.0 + each, REBALANCE) for each in range(10))], MAX_POLL_INTERVAL - 3.1, False),
+        (
+            [heartbeat(97.0), *(heartbeat(98.0 + second, REBALANCE) for second in range(10))],
+            MAX_POLL_INTERVAL - 3.0,
+            True,
+        ),
+        (
+            [heartbeat(97.0), *(heartbeat(98.0 + second, REBALANCE) for second in range(10))],
+            MAX_POLL_INTERVAL - 3.1,
+            False,
+        ),
         ([heartbeat(100.0, node=3)], 1.0, True),  # of a coordinator that is cut off
         ([heartbeat(100.0, node=2)], 1.0, False),  # of one that was the coordinator before
         ([heartbeat(100.0), heartbeat(100.0, member="new", node=3)], 1.0, True),

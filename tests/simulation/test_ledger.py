@@ -13,7 +13,7 @@ HERE, THERE = TopicPartition("ledger", 0), TopicPartition("ledger", 1)
 
 
 def transactions(*outcomes: Outcome) -> list[Transaction]:
-    """Transactions that write ``a0`` here and ``b0`` there, then ``a1`` and ``b1``, and so on."""
+    """Return transactions that write ``a0`` here and ``b0`` there, then ``a1`` and ``b1``, and so on."""
     return [
         Transaction(number, {b"a%d" % number: HERE, b"b%d" % number: THERE}, outcome, number + 1)
         for number, outcome in enumerate(outcomes)
@@ -24,7 +24,7 @@ A, U, C = Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED
 
 
 @pytest.mark.parametrize(
-    "outcomes, here, there, offsets, found",
+    "outcomes, here, there, offsets, expected",
     [
         ([C, A, C], [b"a0", b"a2"], [b"b0", b"b2"], [3], ""),
         ([C, U, C], [b"a0", b"a2"], [b"b0", b"b2"], [3], ""),
@@ -45,12 +45,12 @@ A, U, C = Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED
     ],
 )
 def test_each_broken_promise_of_transactions_is_found(
-    outcomes: Sequence[Outcome], here: list[bytes], there: list[bytes], offsets: list[int], found: str
+    outcomes: Sequence[Outcome], here: list[bytes], there: list[bytes], offsets: list[int], expected: str
 ) -> None:
     seen = {HERE: here, THERE: there}
     anomalies = list(ledger_anomalies(transactions(*outcomes), seen, {"live": seen}, offsets))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)
 
 
 @pytest.mark.parametrize("live", [[], [b"a0", b"a1"]])
@@ -63,7 +63,7 @@ def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) 
 
 
 @pytest.mark.parametrize(
-    "reads, offsets, found",
+    "reads, offsets, expected",
     [
         ([(5.0, b"a0"), (6.0, b"b0")], [(5.0, 1), (7.0, 99)], ""),
         ([(4.9, b"a0")], [], "was read at 4.900 s"),
@@ -73,20 +73,20 @@ def test_a_reader_that_saw_something_else_meanwhile_is_found(live: list[bytes]) 
     ],
 )
 def test_records_and_offsets_that_were_visible_before_their_commit_are_found(
-    reads: list[tuple[float, bytes]], offsets: list[tuple[float, int]], found: str
+    reads: list[tuple[float, bytes]], offsets: list[tuple[float, int]], expected: str
 ) -> None:
-    made = transactions(C, A)
-    made[0].ended_at = 5.0
-    anomalies = list(early_anomalies(made, reads, offsets))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    ledger = transactions(C, A)
+    ledger[0].ended_at = 5.0
+    anomalies = list(early_anomalies(ledger, reads, offsets))
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)
 
 
 @pytest.mark.parametrize(
-    "copies, found",
+    "copies, expected",
     [([b"b", b"a"], ""), ([b"a"], "not copied"), ([b"a", b"b", b"b"], "a second time"), ([b"a", b"b", b"x"], "of no")],
 )
-def test_a_copy_that_is_missing_or_too_many_is_found(copies: list[bytes], found: str) -> None:
+def test_a_copy_that_is_missing_or_too_many_is_found(copies: list[bytes], expected: str) -> None:
     anomalies = list(copy_anomalies({HERE: [b"a"], THERE: [b"b"]}, {HERE: copies}))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)

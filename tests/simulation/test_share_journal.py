@@ -78,7 +78,7 @@ STALE = ErrorCode.INVALID_RECORD_STATE
 
 
 @pytest.mark.parametrize(
-    "exchanges, found",
+    "exchanges, expected",
     [
         ([acquired(1, "a", 1), acknowledged(2, "a", ACCEPT)], ""),
         ([acquired(1, "a", 1), acknowledged(2, "a", ACCEPT), acquired(3, "b", 2)], "after ACCEPT of a"),
@@ -100,11 +100,11 @@ STALE = ErrorCode.INVALID_RECORD_STATE
     ],
 )  # fmt: skip
 def test_a_lock_that_two_members_have_and_a_record_that_comes_again_are_found(
-    exchanges: Sequence[Exchange], found: str
+    exchanges: Sequence[Exchange], expected: str
 ) -> None:
     anomalies = list(lock_anomalies(history(*exchanges), LOCK, LIMIT, lambda *_: False))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)
 
 
 def test_a_leader_that_was_elected_again_knows_no_locks() -> None:
@@ -115,18 +115,18 @@ def test_a_leader_that_was_elected_again_knows_no_locks() -> None:
 
 def journal(*kinds: AcknowledgeType, delivered_at: float = 1.0, confirmed_at: float | None = None) -> ShareJournal:
     """Return a user of the member "a" that received the record and acknowledged it."""
-    made = ShareJournal("g")
-    made.delivered.append(("a", RECORD, 1, delivered_at))
-    made.acknowledged["a", RECORD].update(kinds)
-    made.confirmed += [] if confirmed_at is None else [("a", RECORD, confirmed_at)]
-    return made
+    journal = ShareJournal("g")
+    journal.delivered.append(("a", RECORD, 1, delivered_at))
+    journal.acknowledged["a", RECORD].update(kinds)
+    journal.confirmed += [] if confirmed_at is None else [("a", RECORD, confirmed_at)]
+    return journal
 
 
 ONCE = history(acquired(1, "a", 1), acknowledged(2, "a", ACCEPT))
 
 
 @pytest.mark.parametrize(
-    "user, found",
+    "user, expected",
     [
         (journal(ACCEPT), ""),
         (journal(ACCEPT, confirmed_at=2.0), ""),
@@ -138,11 +138,11 @@ ONCE = history(acquired(1, "a", 1), acknowledged(2, "a", ACCEPT))
     ],
 )
 def test_an_acknowledgement_that_the_user_did_not_give_and_a_late_record_are_found(
-    user: ShareJournal, found: str
+    user: ShareJournal, expected: str
 ) -> None:
     anomalies = list(user_anomalies(user, ONCE, LOCK))
-    assert len(anomalies) == bool(found)
-    assert all(found in anomaly for anomaly in anomalies)
+    assert len(anomalies) == bool(expected)
+    assert all(expected in anomaly for anomaly in anomalies)
 
 
 def test_records_that_no_user_processed_are_found() -> None:

@@ -96,7 +96,7 @@ class Transactor:
             self._current.cancel()
 
     async def finish(self) -> None:
-        """With all faults ended, a transaction is committed soon, and the readers see all that is committed."""
+        """Commit a transaction, with all faults ended, and wait until the readers see all that is committed."""
         for _ in range(PROBES):
             await self._one(aborts=False)
             if self.transactions[-1].outcome is Outcome.COMMITTED:
@@ -264,7 +264,7 @@ _PARTITIONS = [TopicPartition(LEDGER, number) for number in range(LEDGER_PARTITI
 
 
 async def _until_read(reader: Consumer[Any, Any], ends: Mapping[TopicPartition, int]) -> None:
-    while any([await reader.position(each) < end for each, end in ends.items()]):
+    while any([await reader.position(partition) < end for partition, end in ends.items()]):
         await asyncio.sleep(0.1)
 
 

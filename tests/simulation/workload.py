@@ -305,7 +305,7 @@ def _stage(random: Random, number: int, source: str, target: str) -> StagePlan:
 
 
 def _with_either_protocol(random: Random, plan: GroupPlan) -> GroupPlan:
-    """Most groups become groups of the consumer protocol, in which the coordinator assigns the partitions."""
+    """Give most groups the consumer protocol, in which the coordinator assigns the partitions."""
     if random.random() < 0.3:
         return plan
     settings = {name: value for name, value in plan.settings.items() if name != "strategies"}

@@ -102,15 +102,15 @@ class World:
         return EPOCH + asyncio.get_running_loop().time() + self.clock_jump
 
     def client(self, kind: Callable[..., Any], **settings: Any) -> Any:
-        made = kind(
+        member = kind(
             self.cluster.bootstrap_servers,
             connector=self.network.connector_of(settings.get("client_id", kind.__name__)),
             request_timeout=3.0,
             api_timeout=API_TIMEOUT,
             **settings,
         )
-        self.clients.append(weakref.ref(made))
-        return made
+        self.clients.append(weakref.ref(member))
+        return member
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that can be written to."""
@@ -200,12 +200,12 @@ class World:
             if self.network.open_links:
                 self.anomaly(f"{self.network.open_links} connections are open after all clients are closed")
             exchanges = [
-                f"{each.at:.6f} {each.node_id} {each.client_id} v{each.version} {each.size} "
-                f"{_ADDRESS.sub('', repr(each.request))}"
-                for each in self.cluster.history
+                f"{exchange.at:.6f} {exchange.node_id} {exchange.client_id} v{exchange.version} {exchange.size} "
+                f"{_ADDRESS.sub('', repr(exchange.request))}"
+                for exchange in self.cluster.history
             ]
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        self._anomalies += [f"a task is left behind: {task!r}" for task in left]
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        self._anomalies += [f"a task is left behind: {task!r}" for task in tasks]
         gc.collect()
         await asyncio.sleep(0)
         self._anomalies += [f"an error that no code handled: {complaint}" for complaint in complaints]
@@ -280,7 +280,7 @@ class World:
 
     async def _wait_for_groups(self, logs: dict[TopicPartition, list[bytes | None]]) -> None:
         """Wait until each group has processed all records of its topics."""
-        wanted = {
+        expected = {
             group: {
                 partition: log
                 for partition, log in logs.items()
@@ -290,20 +290,20 @@ class World:
         }
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HEAL_TIMEOUT
-        while any(group.journal.missing(wanted[group]) for group in self.groups) and loop.time() < deadline:
+        while any(group.journal.missing(expected[group]) for group in self.groups) and loop.time() < deadline:
             for group in self.groups:
                 if not group.running:
                     group.start_member()
             await asyncio.sleep(1.0)
         for group in self.groups:
-            if gaps := group.journal.missing(wanted[group]):
+            if gaps := group.journal.missing(expected[group]):
                 self.anomaly(f"group {group.plan.group_id} never processed {gaps}")
         await self._wait_for_members()
 
     async def _wait_for_members(self) -> None:
         """Wait until every member is in its group. Outside, it would read nothing while others do its work."""
         for _ in range(SETTLE_TIMEOUT):
-            outside = [each for group in self.groups for each in group.running if not each.has_settled]
+            outside = [member for group in self.groups for member in group.running if not member.has_settled]
             if not outside:
                 return
             await asyncio.sleep(1.0)
@@ -323,8 +323,8 @@ class World:
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
     """Collect warnings of Python, and logged exceptions of the package that are not KafkaErrors."""
-    found: list[str] = []
-    collector = _Collector(found)
+    complaints: list[str] = []
+    collector = _Collector(complaints)
     package = logging.getLogger("aiokafka_lite")
     before = package.level, package.propagate
     package.setLevel(logging.ERROR)
@@ -333,18 +333,18 @@ def _complaints() -> Iterator[list[str]]:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            yield found
+            yield complaints
             gc.collect()
-        found += [f"a warning: {each.message}" for each in caught]
+        complaints += [f"a warning: {warning.message}" for warning in caught]
     finally:
         package.removeHandler(collector)
         package.level, package.propagate = before
 
 
 class _Collector(logging.Handler):
-    def __init__(self, found: list[str]) -> None:
+    def __init__(self, complaints: list[str]) -> None:
         super().__init__()
-        self._found = found
+        self._found = complaints
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None

@@ -83,7 +83,7 @@ class Writer:
             await self._world.bounded("sends", asyncio.wait(list(self._sends)), SEND_TIMEOUT)
 
     async def probe(self) -> None:
-        """With all faults ended, one more record for each partition is acknowledged soon."""
+        """Send one more record to each partition, with all faults ended."""
         for number, partition in enumerate(self._world.partitions(), RECORDS):
             send = self.history.invoke(partition, f"{self.plan.name}-{number:06d}".encode())
             self._start(send)

@@ -92,7 +92,7 @@ def describe_users(scenario: Scenario) -> None:
 
 
 def tokens(scenario: Scenario) -> None:
-    """Clients without a login may not send these requests."""
+    """Add requests for tokens, which clients without a login may not send."""
     scenario.add(
         m.CreateDelegationTokenRequest,
         lambda side, _: m.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),

@@ -38,12 +38,12 @@ def elect_leaders(scenario: Scenario) -> None:
     random = scenario.random
     topic = scenario.topic()
     indexes = scenario.some_partitions(topic, 2)
-    wanted = [m.ElectLeadersTopic(topic=topic, partitions=indexes)]
+    election_topics = [m.ElectLeadersTopic(topic=topic, partitions=indexes)]
     kind = random.choice([0, 0, 1])
     scenario.add(
         m.ElectLeadersRequest,
         lambda side, version: m.ElectLeadersRequest(
-            election_type=kind if version >= 1 else 0, topic_partitions=wanted, timeout_ms=1000
+            election_type=kind if version >= 1 else 0, topic_partitions=election_topics, timeout_ms=1000
         ),
     )
 
@@ -65,11 +65,11 @@ def reassignments(scenario: Scenario) -> None:
         )
         for index in indexes
     ]
-    wanted = [m.ReassignableTopic(name=topic, partitions=parts)]
+    reassignments = [m.ReassignableTopic(name=topic, partitions=parts)]
     keep = random.random() < 0.3
 
     def make(side: Side, version: int) -> m.AlterPartitionReassignmentsRequest:
-        request = m.AlterPartitionReassignmentsRequest(topics=wanted, timeout_ms=1000)
+        request = m.AlterPartitionReassignmentsRequest(topics=reassignments, timeout_ms=1000)
         if version >= 1:
             request.allow_replication_factor_change = not keep
         return request
@@ -93,14 +93,14 @@ def alter_replica_log_dirs(scenario: Scenario) -> None:
 def describe_quorum(scenario: Scenario) -> None:
     random = scenario.random
     metadata = ("__cluster_metadata", 0)
-    asked = random.choice([[metadata], [metadata], [metadata], [("__cluster_metadata", 1)], [("t", 0)], []])
-    wanted = [
+    partitions = random.choice([[metadata], [metadata], [metadata], [("__cluster_metadata", 1)], [("t", 0)], []])
+    quorum_topics = [
         m.DescribeQuorumRequestTopic(
             topic_name=name, partitions=[m.DescribeQuorumRequestPartition(partition_index=index)]
         )
-        for name, index in asked
+        for name, index in partitions
     ]
-    scenario.add(m.DescribeQuorumRequest, lambda side, _: m.DescribeQuorumRequest(topics=wanted))
+    scenario.add(m.DescribeQuorumRequest, lambda side, _: m.DescribeQuorumRequest(topics=quorum_topics))
 
 
 def update_features(scenario: Scenario) -> None:
@@ -188,8 +188,8 @@ def list_config_resources(scenario: Scenario) -> None:
 def describe_log_dirs(scenario: Scenario) -> None:
     topic = scenario.topic()
     indexes = scenario.some_partitions(topic, 2)
-    wanted = [m.DescribableLogDirTopic(topic=topic, partitions=indexes)]
-    scenario.add(m.DescribeLogDirsRequest, lambda side, _: m.DescribeLogDirsRequest(topics=wanted))
+    log_dir_topics = [m.DescribableLogDirTopic(topic=topic, partitions=indexes)]
+    scenario.add(m.DescribeLogDirsRequest, lambda side, _: m.DescribeLogDirsRequest(topics=log_dir_topics))
 
 
 def alter_client_quotas(scenario: Scenario) -> None:

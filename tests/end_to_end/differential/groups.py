@@ -25,7 +25,7 @@ def _protocols(scenario: Scenario) -> list[m.JoinGroupRequestProtocol]:
 
 
 def joined(scenario: Scenario, group: str, instance: str | None) -> None:
-    """A member joins, a second time if it has to, and assigns the partitions to itself."""
+    """Let a member join, a second time if it has to, and assign the partitions to itself."""
     protocols = _protocols(scenario)
     versions = scenario.versions[m.JoinGroupRequest.api_key]
     version = scenario.random.choice([version for version in versions if version >= 5 or instance is None])
@@ -47,7 +47,9 @@ def joined(scenario: Scenario, group: str, instance: str | None) -> None:
     scenario.steps.append(Step(m.JoinGroupRequest, version, lambda side: join(side, again=False)))
     for _ in range(1 if version >= 4 and instance is None else 0):
         scenario.steps.append(Step(m.JoinGroupRequest, version, lambda side: join(side, again=True)))
-    sync_versions = [each for each in scenario.versions[m.SyncGroupRequest.api_key] if each >= 3 or instance is None]
+    sync_versions = [
+        version for version in scenario.versions[m.SyncGroupRequest.api_key] if version >= 3 or instance is None
+    ]
     sync_version = scenario.random.choice(sync_versions)
 
     def sync(side: Side) -> m.SyncGroupRequest:
@@ -144,7 +146,7 @@ def _named_commit_topics(side: Side, topics: list[tuple[str, Parts]], version: i
 
 
 def offset_commit(scenario: Scenario, group: str) -> None:
-    """Commits without a member, or with an unknown one.
+    """Commit without a member, or with an unknown one.
 
     Never for the group with an empty name, which all scenarios would share. Never with metadata that is too large:
     Kafka shows a group that only a refused commit has created when something else is written, or never.
@@ -167,23 +169,25 @@ def offset_commit(scenario: Scenario, group: str) -> None:
 def offset_fetch(scenario: Scenario, group: str) -> None:
     random = scenario.random
     groups = [_group_name(scenario, group) for _ in range(random.choice([1, 1, 2, 0]))]
-    wanted = []
+    offset_topics = []
     for _ in range(scenario.several(2)):
         topic = scenario.topic()
-        wanted.append((topic, scenario.some_partitions(topic, 2)))
+        offset_topics.append((topic, scenario.some_partitions(topic, 2)))
     everything = random.random() < 0.3
     stable = random.random() < 0.3
 
     def make(side: Side, version: int) -> m.OffsetFetchRequest:
         if version < 8:
-            topics = [m.OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted]
+            topics = [
+                m.OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in offset_topics
+            ]
             request = m.OffsetFetchRequest(
                 group_id=groups[0] if groups else "", topics=None if everything and version >= 2 else topics
             )
         else:
             many = [
                 m.OffsetFetchRequestTopics(**named(side, name, version >= 10), partition_indexes=indexes)
-                for name, indexes in wanted
+                for name, indexes in offset_topics
             ]
             request = m.OffsetFetchRequest(
                 groups=[
@@ -271,7 +275,7 @@ def heartbeat(scenario: Scenario, group: str) -> None:
 
 
 def sync_group(scenario: Scenario, group: str) -> None:
-    """A request that fails: an unknown member, or the wrong generation or protocol."""
+    """Send a request that fails: an unknown member, or the wrong generation or protocol."""
     random = scenario.random
     name = _group_name(scenario, group)
     how = random.choice(["stranger", "generation", "protocol", "no protocol"])

@@ -63,9 +63,9 @@ class Members:
             return
         if answer.error_code == 0 and answer.member_epoch > 0:
             self._epochs[key] = answer.member_epoch
-            found = answer.active_tasks if self.kind == "streams" else answer.assignment
-            if found is not None:
-                self._owned[key] = found if self.kind == "streams" else found.topic_partitions
+            assignment = answer.active_tasks if self.kind == "streams" else answer.assignment
+            if assignment is not None:
+                self._owned[key] = assignment if self.kind == "streams" else assignment.topic_partitions
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
             self._epochs.pop(key, None)
             self._owned.pop(key, None)
@@ -114,14 +114,14 @@ class Members:
 
 
 def _epoch(scenario: Scenario) -> Callable[[int], int]:
-    """Mostly the known epoch."""
-    known = [lambda epoch: epoch] * 10
+    """Choose an epoch, mostly the known one."""
+    epochs = [lambda epoch: epoch] * 10
     wrong = [lambda epoch: 0] * 2 + [lambda epoch: epoch + 1, lambda epoch: epoch - 1, lambda epoch: 77]
-    return scenario.random.choice([*known, *wrong, lambda epoch: -1, lambda epoch: -2, lambda epoch: -3])
+    return scenario.random.choice([*epochs, *wrong, lambda epoch: -1, lambda epoch: -2, lambda epoch: -3])
 
 
 def _beat(members: Members, kind: type[Request[Any]], fields: Callable[[Side, int, int], dict[str, Any]]) -> None:
-    """A heartbeat; ``fields`` are for a side, a version, and the epoch of the member."""
+    """Send a heartbeat; ``fields`` are for a side, a version, and the epoch of the member."""
     group, member, chosen = members.some_group(), members.some_member(), _epoch(members.scenario)
 
     def make(side: Side, version: int) -> Any:
@@ -235,7 +235,7 @@ def describe(members: Members) -> None:
 
 
 def member_commit(members: Members) -> None:
-    """OffsetCommit of a member."""
+    """Commit offsets as a member."""
     member, chosen = members.some_member(), _epoch(members.scenario)
     topic, index = members.topics[0], members.scenario.random.choice([0, 0, 1, 9])
     part = m.OffsetCommitRequestPartition(partition_index=index, committed_offset=3, committed_metadata="")
@@ -253,7 +253,7 @@ def member_commit(members: Members) -> None:
 
 
 def member_fetch(members: Members) -> None:
-    """OffsetFetch of a member."""
+    """Fetch offsets as a member."""
     member, chosen = members.some_member(), _epoch(members.scenario)
     topic = members.topics[0]
 

@@ -42,7 +42,7 @@ def produce(scenario: Scenario) -> None:
 
 
 def _data(scenario: Scenario, topic: str, index: int) -> tuple[str, bytes | None]:
-    """Records for a partition, and a description of them."""
+    """Return records for a partition, and a description of them."""
     random = scenario.random
     kind = random.random()
     if kind < 0.3:
@@ -100,12 +100,12 @@ _SIZES = [1 << 20] * 5 + [0, 1, 100, 500, 2000, -1, 2**31 - 1]
 
 def fetch(scenario: Scenario) -> None:
     random = scenario.random
-    wanted: list[tuple[str, list[dict[str, int]]]] = []
+    fetch_topics: list[tuple[str, list[dict[str, int]]]] = []
     for _ in range(random.choice([0, 1, 1, 1, 2, 3])):
         topic = scenario.topic()
-        if topic not in dict(wanted):
+        if topic not in dict(fetch_topics):
             indexes = scenario.some_partitions(topic, 3)
-            wanted.append((topic, [_fetch_partition(random, index) for index in indexes]))
+            fetch_topics.append((topic, [_fetch_partition(random, index) for index in indexes]))
     parameters: dict[str, Any] = {
         "max_wait_ms": random.choice([0, 0, 0, 5]),
         "min_bytes": random.choice([0, 1, 1, 1, 100, -1]),
@@ -115,7 +115,7 @@ def fetch(scenario: Scenario) -> None:
     with_session = random.random() < 0.1
 
     def make(side: Side, version: int) -> m.FetchRequest:
-        request = m.FetchRequest(topics=_fetch_topics(side, version, wanted), **parameters)
+        request = m.FetchRequest(topics=_fetch_topics(side, version, fetch_topics), **parameters)
         if with_session and version >= 7:
             request.session_epoch = 0
         return request
@@ -134,7 +134,7 @@ def _fetch_partition(random: Random, index: int) -> dict[str, int]:
 
 
 def _fetch_topics(
-    side: Side, version: int, wanted: list[tuple[str, list[dict[str, int]]]]
+    side: Side, version: int, fetch_topics: list[tuple[str, list[dict[str, int]]]]
 ) -> list[m.FetchRequestTopic]:
     def allowed(part: dict[str, int]) -> dict[str, Any]:
         lacking = {"current_leader_epoch"} if version < 9 else set()
@@ -146,7 +146,7 @@ def _fetch_topics(
 
     return [
         m.FetchRequestTopic(**named(name), partitions=[m.FetchRequestPartition(**allowed(part)) for part in parts])
-        for name, parts in wanted
+        for name, parts in fetch_topics
     ]
 
 
@@ -154,13 +154,15 @@ def fetch_session(scenario: Scenario) -> None:
     """Open a session, continue it in some ways, and use wrong session ids and epochs."""
     random = scenario.random
     topics = list(scenario.partitions)
-    wanted = [(topic, [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]) for topic in topics]
-    versions = [each for each in scenario.versions[m.FetchRequest.api_key] if each >= 7]
+    fetch_topics = [(topic, [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]) for topic in topics]
+    versions = [version for version in scenario.versions[m.FetchRequest.api_key] if version >= 7]
     version = random.choice(versions)
 
     def opening(side: Side) -> m.FetchRequest:
         side.session_id = 0
-        return m.FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=_fetch_topics(side, version, wanted))
+        return m.FetchRequest(
+            max_wait_ms=0, min_bytes=0, session_epoch=0, topics=_fetch_topics(side, version, fetch_topics)
+        )
 
     scenario.steps.append(Step(m.FetchRequest, version, opening))
     epoch = 1
@@ -201,13 +203,13 @@ def fetch_session(scenario: Scenario) -> None:
 def list_offsets(scenario: Scenario) -> None:
     random = scenario.random
     times = [-1, -1, -2, -3, -4, -5, -6, -7, 0, 1, batches.BASE_TIME, batches.BASE_TIME + 7000, batches.FAR_FUTURE]
-    wanted = []
+    offset_topics = []
     for _ in range(scenario.several(2)):
         topic = scenario.topic()
         indexes = [scenario.partition(topic) for _ in range(scenario.several(3))]
         if random.random() < 0.9:
             indexes = sorted(set(indexes))
-        wanted.append((topic, [(index, random.choice(times), random.choice(_EPOCHS)) for index in indexes]))
+        offset_topics.append((topic, [(index, random.choice(times), random.choice(_EPOCHS)) for index in indexes]))
     isolation = random.choice([0, 0, 1])
     replica = random.choice([-1, -1, -1, -2])
 
@@ -224,7 +226,7 @@ def list_offsets(scenario: Scenario) -> None:
                     for index, timestamp, epoch in parts
                 ],
             )
-            for name, parts in wanted
+            for name, parts in offset_topics
         ]
         return m.ListOffsetsRequest(replica_id=replica, isolation_level=isolation if version >= 2 else 0, topics=topics)
 
@@ -240,11 +242,13 @@ def offset_for_leader_epoch(scenario: Scenario) -> None:
         )
         for index in scenario.some_partitions(topic, 3)
     ]
-    wanted = [m.OffsetForLeaderEpochRequestTopic(topic=topic, partitions=parts)]
+    epoch_topics = [m.OffsetForLeaderEpochRequestTopic(topic=topic, partitions=parts)]
     replica = random.choice([-1, -2])
     scenario.add(
         m.OffsetForLeaderEpochRequest,
-        lambda side, version: m.OffsetForLeaderEpochRequest(replica_id=replica if version >= 3 else -2, topics=wanted),
+        lambda side, version: m.OffsetForLeaderEpochRequest(
+            replica_id=replica if version >= 3 else -2, topics=epoch_topics
+        ),
     )
 
 
@@ -266,8 +270,8 @@ def init_producer_id(scenario: Scenario) -> None:
 def describe_producers(scenario: Scenario) -> None:
     topic = scenario.topic()
     indexes = scenario.some_partitions(topic, 3)
-    wanted = [m.DescribeProducersTopic(name=topic, partition_indexes=indexes)]
-    scenario.add(m.DescribeProducersRequest, lambda side, _: m.DescribeProducersRequest(topics=wanted))
+    producer_topics = [m.DescribeProducersTopic(name=topic, partition_indexes=indexes)]
+    scenario.add(m.DescribeProducersRequest, lambda side, _: m.DescribeProducersRequest(topics=producer_topics))
 
 
 def delete_records(scenario: Scenario) -> None:
@@ -277,5 +281,5 @@ def delete_records(scenario: Scenario) -> None:
         m.DeleteRecordsPartition(partition_index=index, offset=random.choice([0, 1, 2, 3, 5, -1, -2, 10**9]))
         for index in scenario.some_partitions(topic, 2)
     ]
-    wanted = [m.DeleteRecordsTopic(name=topic, partitions=parts)]
-    scenario.add(m.DeleteRecordsRequest, lambda side, _: m.DeleteRecordsRequest(topics=wanted, timeout_ms=1000))
+    delete_topics = [m.DeleteRecordsTopic(name=topic, partitions=parts)]
+    scenario.add(m.DeleteRecordsRequest, lambda side, _: m.DeleteRecordsRequest(topics=delete_topics, timeout_ms=1000))

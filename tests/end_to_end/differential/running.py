@@ -62,8 +62,8 @@ class Disagreement:
     differences: Sequence[Difference]
 
     def __str__(self) -> str:
-        found = "\n  ".join(map(str, self.differences[:12]))
-        return f"seed {self.seed}, step {self.number}: {self.request} in version {self.step.version}\n  {found}"
+        lines = "\n  ".join(map(str, self.differences[:12]))
+        return f"seed {self.seed}, step {self.number}: {self.request} in version {self.step.version}\n  {lines}"
 
 
 async def disagreements(
@@ -87,15 +87,15 @@ async def disagreements(
                 if not isinstance(answer, Outcome):
                     step.after(side, request, answer)
         seen = [comparable(side, answer) for side, answer in zip((embedded, real), answers)]
-        found = [
+        disagreements = [
             difference
             for difference in differences(step.kind.__name__.removesuffix("Request"), *seen)
             if not is_excused(difference, requests[0], step.version, excuses)
         ]
-        if not found and step.changes:
-            found = await _settle(step, embedded, real)
-        if found:
-            yield Disagreement(scenario.seed, number, step, requests[0], found)
+        if not disagreements and step.changes:
+            disagreements = await _settle(step, embedded, real)
+        if disagreements:
+            yield Disagreement(scenario.seed, number, step, requests[0], disagreements)
 
 
 def is_excused(difference: Difference, request: Request[Any], version: int, excuses: Sequence[Excuse]) -> bool:
@@ -112,7 +112,7 @@ def _keep_own(step: Step, answer: Any, prefix: str) -> None:
     if not isinstance(answer, Outcome):
         name_of_list, name = _LISTS[step.kind]
         everything = getattr(answer, name_of_list)
-        own = [each for each in everything if not _is_foreign(getattr(each, name), prefix)]
+        own = [item for item in everything if not _is_foreign(getattr(item, name), prefix)]
         setattr(answer, name_of_list, own)
 
 
@@ -140,13 +140,13 @@ async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
     names = [name for name in step.changes if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name)]
     if not names:
         return []
-    found: list[Difference] = []
+    remaining: list[Difference] = []
     for look in (_topics_seen, _configs_seen):
-        wanted = await look(embedded, names)
+        expected = await look(embedded, names)
         deadline = asyncio.get_running_loop().time() + DEADLINE
-        while found := list(differences(f"after {step.kind.__name__}", wanted, await look(real, names))):
+        while remaining := list(differences(f"after {step.kind.__name__}", expected, await look(real, names))):
             if asyncio.get_running_loop().time() > deadline:
-                return found
+                return remaining
     await _until_served(real, names)
     if step.kind in _CONFIG_CHANGES:
         await _until_in_force(real, f"barrier-{names[0][:200]}")  # another scenario's name: deletion takes a moment
@@ -154,7 +154,7 @@ async def _settle(step: Step, embedded: Side, real: Side) -> list[Difference]:
 
 
 async def _until_in_force(side: Side, barrier: str) -> None:
-    """A change is visible before it takes effect. A topic that is created now is served only after that."""
+    """Wait until a change is in force. It is visible before; a topic that is created now is served only after that."""
     await side.ask(_barrier(barrier), 7)
     await _until_served(side, [barrier], all_of_them=True)
     await side.ask(m.DeleteTopicsRequest(topic_names=[barrier], timeout_ms=5000), 5)

@@ -23,7 +23,7 @@ NOT_COMPARED = (17, 36, 71, 72)
 
 
 def common_versions() -> dict[int, range]:
-    """API key to the versions that both brokers speak, without the APIs of ``NOT_COMPARED``."""
+    """Return the versions by API key that both brokers speak, without the APIs of ``NOT_COMPARED``."""
     real = KAFKA_RELEASES[RELEASE]
     embedded = {key: versions for key, versions in default_versions().items() if key not in NOT_COMPARED}
     return {
@@ -77,7 +77,7 @@ class Scenario:
     # ---- names
 
     def topic(self) -> str:
-        """Mostly a topic that exists."""
+        """Choose a topic, mostly one that exists."""
         if self.partitions and self.random.random() < 0.85:
             return self.random.choice(list(self.partitions))
         return self.random.choice([f"{self.prefix}nowhere", f"{self.prefix}not legal", f"{self.prefix}deleted"])

@@ -110,8 +110,8 @@ class Side:
         """Return the response to a request that has to succeed."""
         answer: Any = await self.try_to_ask(request, version)
         assert not isinstance(answer, Outcome), f"{self.name}: {request} v{version}: {answer.value}"
-        found: R = answer
-        return found
+        reply: R = answer
+        return reply
 
     async def try_to_ask(self, request: Request[R], version: int) -> R | Outcome:
         """Return the response, or the behaviour of a broker that sends none. After CLOSED the next request uses a new
@@ -173,7 +173,7 @@ class Side:
                 self.topic_ids[name] = topic_id
 
     def _record_producer(self, request: Any, answer: Any) -> None:
-        """The id and the epoch of the transactional producer, and its next sequences."""
+        """Record the id and the epoch of the transactional producer, and its next sequences."""
         match request, answer:
             case InitProducerIdRequest(transactional_id=str() as name), InitProducerIdResponse(error_code=0):
                 if name == STRANGER:
@@ -182,8 +182,8 @@ class Side:
             case EndTxnRequest(), EndTxnResponse(error_code=0) if answer.producer_id >= 0:
                 identity = (answer.producer_id, answer.producer_epoch)
             case ProduceRequest(), ProduceResponse():
-                for asked, topic in zip(request.topic_data, answer.responses):
-                    for data, part in zip(asked.partition_data, topic.partition_responses):
+                for requested, topic in zip(request.topic_data, answer.responses):
+                    for data, part in zip(requested.partition_data, topic.partition_responses):
                         # A broker ignores the offsets of a client, so it may accept a batch that no reader would.
                         batches = _split(data.records) if part.error_code == 0 and data.records else []
                         if not batches or not isinstance(batches[0], RecordBatch):
@@ -216,7 +216,7 @@ class Side:
     def name_of_topic_id(self, topic_id: bytes) -> str:
         if topic_id == ZERO_UUID:
             return "zero"
-        return next((f"id of {name}" for name, known in self.topic_ids.items() if known == topic_id), "unknown")
+        return next((f"id of {name}" for name, known_id in self.topic_ids.items() if known_id == topic_id), "unknown")
 
     def name_of_member(self, member_id: str) -> str:
         return f"member {self.members.index(member_id)}" if member_id in self.members else member_id
@@ -238,17 +238,17 @@ _LARGEST_CONTENT = 1 << 20
 
 
 def comparable(side: Side, value: Any, field: str = "") -> Any:
-    """Messages become dicts, lists become sorted lists, and a broker's own ids become names."""
+    """Make values comparable: messages become dicts, lists become sorted lists, and a broker's own ids become names."""
     if isinstance(value, Outcome):
         return value
     if dataclasses.is_dataclass(value):
         return {
-            each.name: comparable(side, getattr(value, each.name), each.name)
-            for each in dataclasses.fields(value)
-            if each.name not in _IGNORED
+            field.name: comparable(side, getattr(value, field.name), field.name)
+            for field in dataclasses.fields(value)
+            if field.name not in _IGNORED
         }
     if isinstance(value, list):
-        return sorted(_merged([comparable(side, each, field) for each in value]), key=_identity)
+        return sorted(_merged([comparable(side, item, field) for item in value]), key=_identity)
     return _plain(side, value, field)
 
 
@@ -257,11 +257,11 @@ def _merged(values: list[Any]) -> list[Any]:
     merged: list[Any] = []
     by_topic: dict[str, Any] = {}
     for value in values:
-        name = next((each for each in _PARTITIONS if isinstance(value, dict) and each in value), None)
+        name = next((candidate for candidate in _PARTITIONS if isinstance(value, dict) and candidate in value), None)
         if name is None:
             merged.append(value)
             continue
-        topic = repr(sorted((key, each) for key, each in value.items() if key != name))
+        topic = repr(sorted((key, part) for key, part in value.items() if key != name))
         if topic in by_topic:
             by_topic[topic][name] = sorted([*by_topic[topic][name], *value[name]], key=_identity)
         else:

@@ -196,7 +196,7 @@ def _members(scenario: Scenario, kind: str) -> members.Members:
 def _of_members(
     scenario: Scenario, group: members.Members, choices: Sequence[Callable[[members.Members], None]]
 ) -> None:
-    """Requests of members, also the requests that belong to classic groups."""
+    """Send requests of members, also the requests that belong to classic groups."""
     random = scenario.random
     classic = [describe_groups, list_groups, heartbeat, leave_group_wrongly, delete_groups, join_group_wrongly]
     for _ in range(70):

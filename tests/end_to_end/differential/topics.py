@@ -37,7 +37,7 @@ _CONFIGS: list[tuple[str, str | None]] = [
 
 
 def create(scenario: Scenario, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
-    """A creation that succeeds."""
+    """Create a topic, with success."""
     name = f"{scenario.prefix}{name}"
     scenario.partitions[name] = partitions
     topic = m.CreatableTopic(
@@ -202,10 +202,12 @@ def describe_topic_partitions(scenario: Scenario) -> None:
     cursor = None
     if random.random() < 0.4:
         cursor = m.TopicPartitionCursor(topic_name=random.choice(names), partition_index=random.choice([0, 1, 2, 7]))
-    wanted = [m.DescribeTopicPartitionsRequestTopic(name=name) for name in names]
+    describe_topics = [m.DescribeTopicPartitionsRequestTopic(name=name) for name in names]
     scenario.add(
         m.DescribeTopicPartitionsRequest,
-        lambda side, _: m.DescribeTopicPartitionsRequest(topics=wanted, response_partition_limit=limit, cursor=cursor),
+        lambda side, _: m.DescribeTopicPartitionsRequest(
+            topics=describe_topics, response_partition_limit=limit, cursor=cursor
+        ),
     )
 
 
@@ -286,7 +288,7 @@ def _some_configs(scenario: Scenario) -> list[tuple[str, str | None]]:
 
 
 def _resources(scenario: Scenario) -> list[tuple[int, str]]:
-    """Topics, and sometimes a resource whose settings cannot be changed.
+    """Choose topics, and sometimes a resource whose settings cannot be changed.
 
     None is named twice: Kafka 4.3.1 never answers that in version 0 of AlterConfigs.
     """

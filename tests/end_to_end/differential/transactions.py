@@ -31,7 +31,7 @@ class Ids:
         return self.scenario.random.choice([self.used] * 8 + [f"{self.scenario.prefix}unknown", ""])
 
     def offset(self) -> int:
-        """Mostly the present epoch, sometimes the one before it or after it."""
+        """Choose an epoch: mostly the present one, sometimes the one before it or after it."""
         return self.scenario.random.choice([0] * 8 + [-1, 1])
 
 
@@ -54,18 +54,20 @@ def _step(scenario: Scenario, kind: type[Request[Any]], version: int, make: Call
 
 
 def begin(scenario: Scenario, ids: Ids) -> None:
-    """InitProducerId of a new producer."""
+    """Begin as a new producer."""
     request = m.InitProducerIdRequest(transactional_id=ids.used, transaction_timeout_ms=60_000)
     _step(scenario, m.InitProducerIdRequest, 5, lambda side: request)
 
 
 def initialize(scenario: Scenario, ids: Ids) -> None:
-    """InitProducerId of a new producer, of one that continues, or of a wrong one."""
+    """Send InitProducerId of a new producer, of one that continues, or of a wrong one."""
     random = scenario.random
     transactional_id = ids.any()
     timeout = random.choice([60_000] * 6 + [0, -1, 900_000, 900_001])
     continues, off = random.random() < 0.4, random.choice([0, 0, 0, -1, 1])
-    version = random.choice([each for each in scenario.versions[m.InitProducerIdRequest.api_key] if each <= 5])
+    version = random.choice(
+        [candidate for candidate in scenario.versions[m.InitProducerIdRequest.api_key] if candidate <= 5]
+    )
 
     def make(side: Side) -> m.InitProducerIdRequest:
         request = m.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
@@ -90,7 +92,9 @@ def _topics(scenario: Scenario) -> dict[str, list[int]]:
 def add_partitions(scenario: Scenario, ids: Ids) -> None:
     transactional_id, off, chosen = ids.any(), ids.offset(), _topics(scenario)
     many, verify_only = scenario.random.random() < 0.3, scenario.random.random() < 0.5
-    versions = [each for each in scenario.versions[m.AddPartitionsToTxnRequest.api_key] if (each >= 4) == many]
+    versions = [
+        candidate for candidate in scenario.versions[m.AddPartitionsToTxnRequest.api_key] if (candidate >= 4) == many
+    ]
     version = scenario.random.choice(versions)
 
     def make(side: Side) -> m.AddPartitionsToTxnRequest:
@@ -116,7 +120,7 @@ def add_partitions(scenario: Scenario, ids: Ids) -> None:
 
 
 def produce_transactional(scenario: Scenario, ids: Ids) -> None:
-    """A batch of the producer, mostly with its next sequence."""
+    """Produce a batch of the producer, mostly with its next sequence."""
     random = scenario.random
     topic = random.choice(list(scenario.partitions))
     index = random.randrange(scenario.partitions[topic])
@@ -126,7 +130,7 @@ def produce_transactional(scenario: Scenario, ids: Ids) -> None:
     if not transactional:
         # A partition with a newer epoch refuses the marker, and then Kafka does not end the transaction.
         off = min(off, 0)
-    version = random.choice([each for each in scenario.versions[m.ProduceRequest.api_key] if each >= 9])
+    version = random.choice([candidate for candidate in scenario.versions[m.ProduceRequest.api_key] if candidate >= 9])
 
     def make(side: Side) -> m.ProduceRequest:
         producer_id, epoch = side.producer
@@ -215,12 +219,12 @@ def end(scenario: Scenario, ids: Ids) -> None:
 
 
 def describe(scenario: Scenario, ids: Ids) -> None:
-    wanted = sorted({ids.any(), ids.any()})
+    producer_ids = sorted({ids.any(), ids.any()})
     _step(
         scenario,
         m.DescribeTransactionsRequest,
         0,
-        lambda side: m.DescribeTransactionsRequest(transactional_ids=wanted),
+        lambda side: m.DescribeTransactionsRequest(transactional_ids=producer_ids),
     )
 
 
@@ -244,7 +248,7 @@ def list_all(scenario: Scenario, ids: Ids) -> None:
 
 
 def write_markers(scenario: Scenario, ids: Ids) -> None:
-    """An administrator's marker for a partition without an open transaction, or for an unknown one."""
+    """Write an administrator's marker for a partition without an open transaction, or for an unknown one."""
     chosen, off = _topics(scenario), scenario.random.choice([0, 0, -1])
     version = scenario.random.choice(list(scenario.versions[m.WriteTxnMarkersRequest.api_key]))
 
