@@ -131,8 +131,8 @@ async def test_one_properties_file_serves_kafkas_tools_and_this_client(
     path = write_properties(tmp_path / "client.properties", settings)
     servers = f"localhost:{realm.kafka.ports['KERBEROS']}"
     topic = f"kerberos-{next(_topics)}"
-    settings: dict[str, Any] = client_settings(read_properties(path))
-    async with Producer(servers, **settings) as producer:
+    converted: dict[str, Any] = client_settings(read_properties(path))
+    async with Producer(servers, **converted) as producer:
         await producer.send(topic, b"value")
     # Another test of this process may have set the variable for a Spark that lives on: set it back, do not delete it.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={realm.kdc.krb5_conf}")

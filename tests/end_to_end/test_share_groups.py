@@ -46,12 +46,12 @@ async def topic_with(kafka: Kafka, records: int, partitions: int = 1) -> str:
     return topic
 
 
-async def read(consumer: ShareConsumer, records: int) -> list[ShareRecord]:
+async def read(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
     """Return the next records, exactly this many."""
     records: list[ShareRecord] = []
     async with asyncio.timeout(DEADLINE):
-        while len(records) < records:
-            records += await consumer.poll(records - len(records), timeout=1.0)
+        while len(records) < count:
+            records += await consumer.poll(count - len(records), timeout=1.0)
     return records
 
 
