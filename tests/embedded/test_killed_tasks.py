@@ -246,8 +246,8 @@ async def _tasks_of_the_client(
     calls = {name: asyncio.ensure_future(call) for name, call in built.calls.items()}
     await asyncio.sleep(0.7)
     own: dict[str, asyncio.Task[Any]] = {}
-    found = asyncio.all_tasks() - before - set(calls.values())
-    for task in sorted(found, key=lambda each: each.get_name()):
+    tasks = asyncio.all_tasks() - before - set(calls.values())
+    for task in sorted(tasks, key=lambda item: item.get_name()):
         name = task.get_name()
         if not name.startswith(("node ", "Task-")):
             number = sum(other.startswith(name) for other in own)

@@ -104,8 +104,8 @@ def blocks(page: Path) -> list[Block]:
     """Return the blocks of Python on a page, in their order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.start()) + 1, found["title"] or "", found["text"])
-        for found in _BLOCK.finditer(text)
+        Block(page, text.count("\n", 0, match.start()) + 1, match["title"] or "", match["text"])
+        for match in _BLOCK.finditer(text)
     ]
 
 
@@ -150,9 +150,9 @@ class Names:
     it.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given
-        self.scope: dict[str, Any] = {**vars(builtins), **given}
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self.given = definitions
+        self.scope: dict[str, Any] = {**vars(builtins), **definitions}
         self.problems: list[str] = []
 
     def check(self, code: str) -> None:
@@ -193,10 +193,10 @@ class Names:
         self.scope[name] = self.given.get(name, UNKNOWN)
 
     def _import(self, module: str, name: str, bound: str) -> None:
-        found = imported(module)
-        if not hasattr(found, name):
+        module_or_name = imported(module)
+        if not hasattr(module_or_name, name):
             self._note(f"{module} has no {name}")
-        self.scope[bound] = getattr(found, name, UNKNOWN)
+        self.scope[bound] = getattr(module_or_name, name, UNKNOWN)
 
     # ---- the type of an expression
 
@@ -222,16 +222,16 @@ class Names:
         if not hasattr(of, name):
             self._note(f"{of!r} has no {name}")
             return UNKNOWN
-        found = getattr(of, name)
-        return UNKNOWN if isinstance(found, property | str | bytes | int) else found
+        value = getattr(of, name)
+        return UNKNOWN if isinstance(value, property | str | bytes | int) else value
 
     def _called(self, call: ast.Call) -> Any:
         function = self._value(call.func)
         if function is UNKNOWN or not callable(function) or getattr(function, "__module__", None) in (None, "builtins"):
             return UNKNOWN
-        known = parameters(function)
+        accepted = parameters(function)
         for keyword in call.keywords:
-            if known is not None and keyword.arg is not None and keyword.arg not in known:
+            if accepted is not None and keyword.arg is not None and keyword.arg not in accepted:
                 self._note(f"{ast.unparse(call.func)} has no argument {keyword.arg}")
         return MADE.get(function, UNKNOWN) if isinstance(function, type) else UNKNOWN
 
@@ -246,15 +246,15 @@ def parameters(function: Any) -> set[str] | None:
         signature = inspect.signature(function)
     except ValueError:
         return None
-    known = set()
+    defined = set()
     for parameter in signature.parameters.values():
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            known.add(parameter.name)
+            defined.add(parameter.name)
             continue
         if parameter.annotation in (Never, "Never"):  # it takes the names of other clients, for an error that helps
             continue
         unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
         if unpacked is None:
             return None
-        known |= set(getattr(sys.modules[function.__module__], unpacked[1]).__annotations__)
-    return known
+        defined |= set(getattr(sys.modules[function.__module__], unpacked[1]).__annotations__)
+    return defined

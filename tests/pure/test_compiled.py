@@ -112,9 +112,9 @@ def test_a_hot_module_defines_no_protocol(module: str) -> None:
 def test_a_source_is_found_beside_an_extension_module_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("")
     (tmp_path / f"module{build_backend.EXTENSION_SUFFIXES[0]}").write_text("")
-    found = SourceFinder("package").find_spec("package.module", [str(tmp_path)])
-    assert found is not None
-    assert found.origin == str(tmp_path / "module.py")
+    spec = SourceFinder("package").find_spec("package.module", [str(tmp_path)])
+    assert spec is not None
+    assert spec.origin == str(tmp_path / "module.py")
     assert SourceFinder("package").find_spec("other.module", [str(tmp_path)]) is None
     assert SourceFinder("package").find_spec("package.absent", [str(tmp_path)]) is None
 
@@ -143,8 +143,8 @@ SUBCLASSED = [
 @pytest.mark.parametrize("name", SUBCLASSED)
 def test_public_classes_can_be_subclassed(name: str) -> None:
     base = getattr(aiokafka_lite, name)
-    made = type(f"My{name}", (base,), {"close": lambda self: "mine", "__init__": lambda self: None})
-    assert made().close() == "mine"
+    subclass = type(f"My{name}", (base,), {"close": lambda self: "mine", "__init__": lambda self: None})
+    assert subclass().close() == "mine"
 
 
 @pytest.mark.parametrize("base", [DefaultPartitioner, RoundRobinPartitioner, ExplicitPartitioner])

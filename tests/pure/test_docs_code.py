@@ -35,8 +35,8 @@ ALL = list(chain.from_iterable(map(blocks, PAGES)))
 
 def problems(block: Block, *before: Block) -> list[str]:
     names = Names(PARTS if block.is_part else {})
-    for each in [*before, block]:
-        names.check(each.text)
+    for part in [*before, block]:
+        names.check(part.text)
     return names.problems
 
 
@@ -47,9 +47,9 @@ def test_no_block_is_overlooked() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_names_in_every_block_exist(page: Path) -> None:
-    found = [block for block in blocks(page) if not block.is_example]
-    for number, block in enumerate(found):
-        assert problems(block, *found[:number]) == [], str(block)
+    parts = [block for block in blocks(page) if not block.is_example]
+    for number, block in enumerate(parts):
+        assert problems(block, *parts[:number]) == [], str(block)
 
 
 def test_names_in_the_text_are_names_in_the_package() -> None:
@@ -57,23 +57,23 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
     files = [*(ROOT / "aiokafka_lite").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
     tests = {path.stem for place in ("tests", "benchmarks") for path in (ROOT / place).rglob("*.py")}
-    exported = {each.prometheus_name for each in INSTRUMENTS}
-    known = OTHERS_NAMES.union(tests, exported, *words_of)
+    exported = {instrument.prometheus_name for instrument in INSTRUMENTS}
+    known_names = OTHERS_NAMES.union(tests, exported, *words_of)
     for page in PAGES:
         if page.name.startswith("migrating-from-"):
             continue
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         words = re.findall(r"\w+", " ".join(code_spans(text)))
         looked_up = {word for word in words if "_" in word.strip("_") or re.search(r"[a-z][A-Z]", word)}
-        assert sorted(looked_up - known) == [], page.name
+        assert sorted(looked_up - known_names) == [], page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_site_cuts_no_line_of_code_off(page: Path) -> None:
     """The column of the site has room for 95 characters. It wraps output."""
     wrapped = ("text", "json", "console", "mermaid")
-    found = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line for language, code in found if language not in wrapped for line in code.splitlines()]
+    fences = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for language, code in fences if language not in wrapped for line in code.splitlines()]
     assert [line for line in lines if len(line) > 95] == []
 
 
@@ -103,7 +103,7 @@ def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> No
 )
 def test_a_name_that_does_not_exist_is_found(code: str, problem: str) -> None:
     block = Block(ROOT / "page.md", 1, "part of a program", code)
-    assert any(problem in found for found in problems(block)), problems(block)
+    assert any(problem in text for text in problems(block)), problems(block)
 
 
 def test_a_part_that_is_no_python_is_found() -> None:

@@ -54,8 +54,8 @@ def test_the_page_has_the_reasons_of_skipped_tests_and_the_day(written: tuple[in
 
 
 def test_the_page_has_only_brokers_and_columns_that_there_are() -> None:
-    found = [row.cells for row in rows(count_tests.PAGE) if "broker" in row.cells]
-    assert found
-    assert {row["broker"] for row in found} <= set(count_tests.BROKERS)
-    assert set(found[0]) - {"broker"} <= {feature.title for feature in count_tests.FEATURES} | {count_tests.ALL_ELSE}
-    assert not any("failed" in cell for row in found for cell in row.values())
+    cells = [row.cells for row in rows(count_tests.PAGE) if "broker" in row.cells]
+    assert cells
+    assert {row["broker"] for row in cells} <= set(count_tests.BROKERS)
+    assert set(cells[0]) - {"broker"} <= {feature.title for feature in count_tests.FEATURES} | {count_tests.ALL_ELSE}
+    assert not any("failed" in cell for row in cells for cell in row.values())

@@ -15,7 +15,7 @@ INCLUDED = re.compile(r'^--8<-- "([^":]+\.md)(?::(\w+))?"$', re.MULTILINE)
 
 def text_of(page: Path) -> str:
     """Return the text of a page with the parts of other pages that it includes, without blocks of code."""
-    text = INCLUDED.sub(lambda found: included(*found.groups()), page.read_text(encoding="utf-8"))
+    text = INCLUDED.sub(lambda match: included(*match.groups()), page.read_text(encoding="utf-8"))
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 

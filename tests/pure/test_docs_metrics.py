@@ -18,26 +18,26 @@ def test_the_page_has_the_present_instruments() -> None:
 
 
 def test_each_instrument_has_a_name_of_its_own() -> None:
-    assert len({each.prometheus_name for each in INSTRUMENTS}) == len(INSTRUMENTS)
-    assert all(re.fullmatch(r"kafka_[a-z0-9_]+", each.prometheus_name) for each in INSTRUMENTS)
+    assert len({instrument.prometheus_name for instrument in INSTRUMENTS}) == len(INSTRUMENTS)
+    assert all(re.fullmatch(r"kafka_[a-z0-9_]+", instrument.prometheus_name) for instrument in INSTRUMENTS)
 
 
 def test_each_metric_of_the_dashboard_is_exported() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    expressions += [each["query"] for each in dashboard["templating"]["list"]]
+    expressions += [variable["query"] for variable in dashboard["templating"]["list"]]
     named = {name for expression in expressions for name in re.findall(r"\bkafka_\w+", expression)}
     assert len(named) > 20
-    assert named <= {each.prometheus_name for each in INSTRUMENTS}
+    assert named <= {instrument.prometheus_name for instrument in INSTRUMENTS}
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         rows, columns = range(place["y"], place["y"] + place["h"]), range(place["x"], place["x"] + place["w"])
         cells = {(row, column) for row in rows for column in columns}
         assert max(columns) < 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
+        assert not cells & occupied, panel["title"]
+        occupied |= cells

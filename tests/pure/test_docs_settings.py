@@ -13,8 +13,10 @@ from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsume
 from aiokafka_lite.settings import config
 from aiokafka_lite.share import config as share_config
 
-CONFIGURATIONS = [each for each, _, _ in list_settings.CONFIGURATIONS]
-each_configuration = pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.__name__)
+CONFIGURATIONS = [configuration for configuration, _, _ in list_settings.CONFIGURATIONS]
+each_configuration = pytest.mark.parametrize(
+    "configuration", CONFIGURATIONS, ids=lambda configuration: configuration.__name__
+)
 
 
 def test_the_page_is_what_the_configurations_say() -> None:
@@ -32,13 +34,13 @@ def test_an_editor_shows_the_description_and_the_default_of_each_keyword_argumen
 
 
 def test_every_configuration_is_on_the_page() -> None:
-    found = {
-        each
+    classes = {
+        value
         for module in (config, share_config)
-        for name, each in vars(module).items()
-        if name.endswith("Config") and isinstance(each, type)
+        for name, value in vars(module).items()
+        if name.endswith("Config") and isinstance(value, type)
     }
-    assert found == set(CONFIGURATIONS)
+    assert classes == set(CONFIGURATIONS)
 
 
 @each_configuration

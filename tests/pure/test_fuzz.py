@@ -12,9 +12,9 @@ from tests.fuzz.targets import Broker, Target, all_targets
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.close()
+    broker = Broker()
+    yield broker
+    broker.close()
 
 
 COUNTS = {

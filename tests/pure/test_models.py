@@ -148,9 +148,9 @@ EVERYTHING = Everything(
 
 
 def test_fields_of_a_dataclass_may_have_many_types() -> None:
-    given = dataclasses.replace(EVERYTHING, parent=EVERYTHING, tags={"hot"})
-    data = ModelSerializer(Everything).serialize("orders", given, [])
-    assert ModelDeserializer(Everything).deserialize("orders", data, ()) == given
+    parent = dataclasses.replace(EVERYTHING, parent=EVERYTHING, tags={"hot"})
+    data = ModelSerializer(Everything).serialize("orders", parent, [])
+    assert ModelDeserializer(Everything).deserialize("orders", data, ()) == parent
 
 
 @pytest.mark.parametrize(

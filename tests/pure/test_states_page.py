@@ -27,12 +27,12 @@ def test_the_page_is_what_the_tables_say() -> None:
 
 
 def test_every_table_of_the_package_is_on_the_page() -> None:
-    found = {
+    tables = {
         (".".join(path.relative_to(ROOT).with_suffix("").parts), name)
         for path in (ROOT / "aiokafka_lite").rglob("*.py")
         for name in A_TABLE.findall(path.read_text(encoding="utf-8"))
     }
-    assert found == {(machine.module, machine.table) for machine in draw_states.MACHINES}
+    assert tables == {(machine.module, machine.table) for machine in draw_states.MACHINES}
 
 
 def test_every_end_of_a_client_has_its_reasons_on_the_page() -> None:
@@ -50,7 +50,7 @@ def test_every_end_of_a_client_has_its_reasons_on_the_page() -> None:
 def of_both_protocols(kind: type[Enum]) -> set[Enum]:
     """Return the states or events that a machine must have. The consumer protocol has no SYNCING, and the same
     enums."""
-    return {each for each in kind if each.name not in ("SYNCING", "SYNCED")}
+    return {state for state in kind if state.name not in ("SYNCING", "SYNCED")}
 
 
 @each_machine

@@ -138,7 +138,7 @@ async def outcome(call: Callable[[], Any]) -> str:
     return f"returned {result!r:.60}"
 
 
-def calls_of(owner: object, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+def calls_of(owner: object, values: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Return the public calls and properties of an object, with arguments."""
     calls: dict[str, Callable[[], Any]] = {}
     kind = type(owner)
@@ -157,7 +157,7 @@ def calls_of(owner: object, given: dict[str, Any]) -> dict[str, Callable[[], Any
                 chosen = FOR_ONE.get(f"{kind.__name__}.{name}", {})
                 if parameter.default is parameter.empty or parameter.name in chosen:
                     arguments[parameter.name] = chosen.get(
-                        parameter.name, given.get(parameter.name, FOR_ALL.get(parameter.name))
+                        parameter.name, values.get(parameter.name, FOR_ALL.get(parameter.name))
                     )
             calls[name] = lambda name=name, arguments=arguments: call(owner, name, arguments)  # type: ignore[misc]
     if hasattr(kind, "__anext__"):
@@ -268,11 +268,11 @@ class Fixture:
             "AIOKafkaConsumer": self.their_consumer,
             "AIOKafkaAdminClient": self.their_admin,
         }
-        given = {"record": self.record, "group": group, "handler": self.workers}
+        arguments = {"record": self.record, "group": group, "handler": self.workers}
         for name, owner in owners.items():
             # close() comes last: after it, other calls could be refused for another reason.
-            calls = calls_of(owner, given)
-            for method in sorted(calls, key=lambda each: each in ("close", "stop")):
+            calls = calls_of(owner, arguments)
+            for method in sorted(calls, key=lambda name: name in ("close", "stop")):
                 print(json.dumps([name, method, await outcome(calls[method])]), flush=True)
         print(json.dumps(["Delivery", "await", await outcome(lambda: self.delivery)]), flush=True)
         print(json.dumps(["Admin", "a family", await outcome(lambda: self.admin.topics.list())]), flush=True)

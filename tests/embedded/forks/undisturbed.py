@@ -107,7 +107,7 @@ class Parent:
 
 
 def in_flight(parent: Parent) -> None:
-    """Records are on their way when the parent forks. The child learns nothing about them."""
+    """Fork while records are on their way. The child learns nothing about them."""
 
     async def send() -> None:
         for number in range(3):
@@ -133,7 +133,7 @@ def in_flight(parent: Parent) -> None:
 
 
 async def fork_in_a_coroutine(parent: Parent) -> None:
-    """A task forks, and the child continues in the running loop."""
+    """Fork in a task; the child continues in the running loop."""
     child = os.fork()
     if child == 0:
         try:
@@ -145,7 +145,7 @@ async def fork_in_a_coroutine(parent: Parent) -> None:
 
 
 def target(parent: Parent) -> None:
-    """The function of a process of ``multiprocessing``. It has a loop of its own."""
+    """Run as a process of ``multiprocessing``. It has a loop of its own."""
 
     async def send() -> None:
         try:
@@ -169,7 +169,7 @@ async def fork_by_multiprocessing(parent: Parent) -> None:
 
 
 def freed(parent: Parent) -> None:
-    """A child that lives on keeps no port, no lock and no connection of its parent."""
+    """Check that a child that lives on keeps no port, no lock and no connection of its parent."""
     child = os.fork()
     if child == 0:
         os.read(0, 1)
@@ -190,7 +190,7 @@ def freed(parent: Parent) -> None:
 
 
 def server() -> None:
-    """A cluster in a thread does not run in a child."""
+    """Check that a cluster in a thread does not run in a child."""
     with EmbeddedKafkaServer() as cluster:
         servers = cluster.bootstrap_servers
         child = os.fork()

@@ -73,7 +73,7 @@ def deltas() -> tuple[InMemoryMetricReader, MeterProvider]:
 
 
 def fallen(values: dict[str, dict[tuple[str, ...], float]]) -> list[str]:
-    counters = {each.opentelemetry_name for each in INSTRUMENTS if each.is_counter}
+    counters = {instrument.opentelemetry_name for instrument in INSTRUMENTS if instrument.is_counter}
     return [name for name, points in values.items() if name in counters and min(points.values(), default=0) < 0]
 
 

@@ -64,7 +64,7 @@ Trouble = Callable[[EmbeddedCluster, Access], AbstractContextManager[object]]
 
 
 def refused_login(cluster: EmbeddedCluster, access: Access) -> AbstractContextManager[object]:
-    """Amazon MSK answers so to a client that connects too often."""
+    """Refuse a login as Amazon MSK does when a client connects too often."""
 
     def busy(request: object) -> SaslAuthenticateResponse:
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -87,7 +87,7 @@ def no_login_on_this_port(cluster: EmbeddedCluster, access: Access) -> AbstractC
 
 @contextmanager
 def expired_certificate(cluster: EmbeddedCluster, access: Access) -> Iterator[None]:
-    """The connector raises what a failed TLS handshake raises."""
+    """Let the connector raise what a failed TLS handshake raises."""
     access.error = AuthenticationError("the certificate of kafka:9092 cannot be trusted: certificate has expired")
     yield
     access.error = None
