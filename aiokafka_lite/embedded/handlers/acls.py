@@ -46,23 +46,26 @@ UNKNOWN = 0
 @handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Answer:
     acls = context.broker.authorizer.acls
-    wanted = _filter(request)
+    acl_filter = _filter(request)
     if acls is None:
         return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
     by_pattern: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for each in acls.find(wanted):
-        pattern = (each.resource_type, each.resource_name, each.pattern_type)
+    for binding in acls.find(acl_filter):
+        pattern = (binding.resource_type, binding.resource_name, binding.pattern_type)
         resource = by_pattern.get(pattern)
         if resource is None:
             resource = by_pattern[pattern] = DescribeAclsResource(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-                pattern_type=each.pattern_type,
+                resource_type=binding.resource_type,
+                resource_name=binding.resource_name,
+                pattern_type=binding.pattern_type,
                 acls=[],
             )
         resource.acls.append(
             AclDescription(
-                principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
+                principal=binding.principal,
+                host=binding.host,
+                operation=binding.operation,
+                permission_type=binding.permission,
             )
         )
     return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values()))
@@ -93,22 +96,22 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
 @handles(DeleteAclsRequest, requires=AclOperation.ALTER)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
     acls = context.broker.authorizer.acls
-    filters = [_filter(wanted) for wanted in request.filters]
+    filters = [_filter(item) for item in request.filters]
     if acls is None:
         return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
     results = []
-    found: dict[AclBinding, None] = {}
-    for wanted in filters:
+    doomed: dict[AclBinding, None] = {}
+    for acl_filter in filters:
         result = DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
         try:
-            _check_filter(wanted)
-            matching = acls.find(wanted)
-            found.update(dict.fromkeys(matching))
-            result.matching_acls = [_deleted(each) for each in matching]
+            _check_filter(acl_filter)
+            matching = acls.find(acl_filter)
+            doomed.update(dict.fromkeys(matching))
+            result.matching_acls = [_deleted(binding) for binding in matching]
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
-    acls.delete(found)  # after all filters: as in Kafka, two filters may find the same ACL
+    acls.delete(doomed)  # after all filters: as in Kafka, two filters may find the same ACL
     context.broker.controller.metadata_changed()
     return DeleteAclsResponse(filter_results=results)
 
@@ -128,18 +131,18 @@ def _binding(creation: AclCreation) -> AclBinding:
     )
 
 
-def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     _close_if_unknown(
-        (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+        (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     )
     return AclFilter(
-        AclResourceType(wanted.resource_type_filter),
-        wanted.resource_name_filter,
-        wanted.principal_filter,
-        AclOperation(wanted.operation),
-        AclPermission(wanted.permission_type),
-        wanted.host_filter,
-        AclPatternType(wanted.pattern_type_filter),
+        AclResourceType(request.resource_type_filter),
+        request.resource_name_filter,
+        request.principal_filter,
+        AclOperation(request.operation),
+        AclPermission(request.permission_type),
+        request.host_filter,
+        AclPatternType(request.pattern_type_filter),
     )
 
 
@@ -180,10 +183,10 @@ def _check(binding: AclBinding) -> None:
         )
 
 
-def _check_filter(wanted: AclFilter) -> None:
-    if wanted.resource_type is AclResourceType.UNKNOWN or wanted.pattern_type is AclPatternType.UNKNOWN:
+def _check_filter(acl_filter: AclFilter) -> None:
+    if acl_filter.resource_type is AclResourceType.UNKNOWN or acl_filter.pattern_type is AclPatternType.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
-    if wanted.operation is AclOperation.UNKNOWN or wanted.permission is AclPermission.UNKNOWN:
+    if acl_filter.operation is AclOperation.UNKNOWN or acl_filter.permission is AclPermission.UNKNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
 
 

@@ -45,10 +45,10 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 @handles(DescribeQuorumRequest, requires=AclOperation.DESCRIBE)
 def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    asked = [
+    partitions = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]
-    if asked != [(METADATA_TOPIC, 0)]:
+    if partitions != [(METADATA_TOPIC, 0)]:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
@@ -60,7 +60,7 @@ def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> 
                 for topic in request.topics
             ],
         )
-    brokers = sorted(context.broker.controller.brokers.values(), key=lambda each: each.node_id)
+    brokers = sorted(context.broker.controller.brokers.values(), key=lambda broker: broker.node_id)
     if context.version < DescribeQuorumRequest.NODES:
         brokers = []
     return DescribeQuorumResponse(
@@ -99,7 +99,7 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
             last_fetch_timestamp=now_ms if broker.alive else -1,
             last_caught_up_timestamp=now_ms if broker.alive else -1,
         )
-        for broker in sorted(controller.brokers.values(), key=lambda each: each.node_id)
+        for broker in sorted(controller.brokers.values(), key=lambda broker: broker.node_id)
     ]
     return DescribeQuorumPartition(
         partition_index=0,

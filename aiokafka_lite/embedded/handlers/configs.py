@@ -145,20 +145,26 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
         topic = controller.topics.get(name)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # as Kafka, without a message
-        return [(each, key, topic_synonyms(each, topic.configs, this_broker)) for each, key in TOPIC_KEYS.items()]
+        return [
+            (setting, key, topic_synonyms(setting, topic.configs, this_broker)) for setting, key in TOPIC_KEYS.items()
+        ]
     if resource_type in CONFIG_RESOURCES:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "settings belong to one resource, and no resource is named")
         kind, values = CONFIG_RESOURCES[resource_type], controller.settings.resource(resource_type, name)
-        return [(each, key, resource_synonyms(kind, each, values, this_broker)) for each, key in kind.keys.items()]
+        return [
+            (setting, key, resource_synonyms(kind, setting, values, this_broker)) for setting, key in kind.keys.items()
+        ]
     if name:
         _check_this_broker(context, name)
     if not name:  # what AlterConfigs gave all brokers, and no other value
         dynamic, source = controller.settings.dynamic(""), ConfigSource.DYNAMIC_DEFAULT_BROKER
-        return [(each, broker_key(each), [Synonym(each, dynamic[each], source)]) for each in sorted(dynamic)]
+        return [
+            (setting, broker_key(setting), [Synonym(setting, dynamic[setting], source)]) for setting in sorted(dynamic)
+        ]
     layers = controller.settings.layers(name)
     names = sorted({*BROKER_KEYS, *(value for _, values in layers for value in values)})
-    return [(each, broker_key(each), broker_synonyms(each, layers)) for each in names]
+    return [(setting, broker_key(setting), broker_synonyms(setting, layers)) for setting in names]
 
 
 def _setting(
@@ -350,16 +356,16 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
         BROKER: brokers,
         TOPIC: controller.topics,
     }
-    wanted = set(request.resource_types or listed)
+    types = set(request.resource_types or listed)
     if context.version < ListConfigResourcesRequest.ALL_TYPES:
-        wanted = {CLIENT_METRICS}
-    if not wanted <= set(listed):
+        types = {CLIENT_METRICS}
+    if not types <= set(listed):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         response.config_resources = [
             ListedConfigResource(resource_name=name, resource_type=kind)
             for kind, names in listed.items()
-            if kind in wanted
+            if kind in types
             for name in names
         ]
     return response

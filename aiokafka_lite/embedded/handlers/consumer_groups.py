@@ -47,12 +47,14 @@ async def consumer_group_heartbeat(
         if context.broker.share_groups.find(request.group_id) is not None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch in (LEAVE, LEAVE_STATIC):
-            left = groups.consumer_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
+            departure = groups.consumer_leave(
+                request.group_id, request.member_id, request.instance_id, request.member_epoch
+            )
             await groups.until_replicated(request.group_id)
             return ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.NONE,
-                member_id=left.member_id,
-                member_epoch=left.epoch,
+                member_id=departure.member_id,
+                member_epoch=departure.epoch,
                 heartbeat_interval_ms=0,
             )
         answer = groups.consumer_heartbeat(
@@ -130,7 +132,9 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
         None if names is None else tuple(names),
         request.subscribed_topic_regex,
         request.server_assignor,
-        None if owned is None else frozenset((each.topic_id, number) for each in owned for number in each.partitions),
+        None
+        if owned is None
+        else frozenset((topic.topic_id, number) for topic in owned for number in topic.partitions),
     )
 
 
@@ -181,7 +185,7 @@ def _describe(context: RequestContext, described: ConsumerGroupDescribeGroup) ->
 
 
 def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition]) -> ConsumerGroupDescribeAssignment:
-    """Partitions of topics that exist."""
+    """Return the partitions whose topics exist."""
     topic_name = context.broker.metadata.topic_name
     return ConsumerGroupDescribeAssignment(
         topic_partitions=[

@@ -38,13 +38,13 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
         return FindCoordinatorResponse(
             coordinators=[_find(context, key, request.key_type) for key in request.coordinator_keys]
         )
-    found = _find(context, request.key, request.key_type)
+    coordinator = _find(context, request.key, request.key_type)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

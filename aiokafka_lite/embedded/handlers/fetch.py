@@ -51,7 +51,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
     session = broker.fetch_sessions.open(request, context.version)
     if session.error is not ErrorCode.NONE:
         return FetchResponse(error_code=session.error, session_id=0, responses=[])
-    wanted: dict[PartitionKey, FetchPartition] = {}
+    positions: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
     replica_id = _replica_id(context, request)
@@ -60,7 +60,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         if error is not ErrorCode.NONE:
             refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
-            wanted[key], slots[key] = slot.wanted, slot
+            positions[key], slots[key] = slot.wanted, slot
     parameters = FetchParameters(
         # A refused partition is news, so the response does not wait.
         max_wait=0.0 if refused else request.max_wait_ms / 1000,
@@ -70,13 +70,13 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         from_any_replica=context.version >= FetchRequest.ANY_REPLICA,
         rack=request.rack_id,
     )
-    result = await broker.replica_manager.fetch_messages(parameters, wanted)
+    result = await broker.replica_manager.fetch_messages(parameters, positions)
     # As in Kafka, the counters of topics leave out the fetches of followers.
     if replica_id < 0:
         topics = broker.replica_manager.counters.topics
-        for (name, _), each in result.items():
-            topics[name].fetched(len(each.records), failed=each.error is not ErrorCode.NONE)
-    size = sum(len(each.records) for each in result.values())
+        for (name, _), partition in result.items():
+            topics[name].fetched(len(partition.records), failed=partition.error is not ErrorCode.NONE)
+    size = sum(len(partition.records) for partition in result.values())
     throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
     response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
     if throttle:
@@ -86,9 +86,9 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
             broker.fetch_sessions.end(session.session_id)
             response.session_id = 0
         return response
-    fetched = [*refused, *((slots[key], each) for key, each in result.items())]
-    for slot, each in session.to_send(fetched):
-        _add(context, response, slot, each)
+    fetched = [*refused, *((slots[key], partition) for key, partition in result.items())]
+    for slot, partition in session.to_send(fetched):
+        _add(context, response, slot, partition)
     return response
 
 
@@ -145,7 +145,8 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         aborted_transactions=None
         if fetched.aborted is None
         else [
-            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in fetched.aborted
+            AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            for transaction in fetched.aborted
         ],
         preferred_read_replica=fetched.preferred_read_replica if context.version >= FetchRequest.ANY_REPLICA else -1,
         records=fetched.records,

@@ -52,7 +52,7 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
 def describe_each(
     context: RequestContext, described: Sequence[D], fill: Callable[[RequestContext, D], None], *, with_operations: bool
 ) -> None:
-    """``fill`` the description of each group, or set its error. For the groups whose members send only heartbeats.
+    """Fill in the description of each group, or its error. For the groups whose members send only heartbeats.
 
     ``fill`` raises GroupRefusal before it sets a field.
     """

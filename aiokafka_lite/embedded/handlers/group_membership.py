@@ -55,7 +55,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         request.group_id,
         joining,
         require_member_id=version >= JoinGroupRequest.MEMBER_ID_REQUIRED,
-        taken=context.broker.share_groups.find(request.group_id) is not None,
+        is_share_group=context.broker.share_groups.find(request.group_id) is not None,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
     error = result.error

@@ -167,29 +167,29 @@ def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> Of
     pending = _pending(context, request.group_id, stable=request.require_stable)
     is_first = context.version < OffsetFetchRequest.NO_OFFSET_IS_NO_ERROR
     without = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_first else ErrorCode.NONE
-    wanted = (
+    topics = (
         _all_of(context, committed)
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
 
     def partition(name: str, index: int, refusal: ErrorCode) -> OffsetFetchResponsePartition:
-        found, problem = _look_up({} if refusal else committed, pending, (name, index))
+        offset, problem = _look_up({} if refusal else committed, pending, (name, index))
         return OffsetFetchResponsePartition(
             partition_index=index,
-            committed_offset=found.offset,
-            committed_leader_epoch=found.leader_epoch,
-            metadata=found.metadata,
-            error_code=refusal or problem or (without if found is NO_OFFSET else ErrorCode.NONE),
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+            error_code=refusal or problem or (without if offset is NO_OFFSET else ErrorCode.NONE),
         )
 
-    refusals = {name: error or _denied(context, name) for name, _ in wanted}
+    refusals = {name: error or _denied(context, name) for name, _ in topics}
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 name=name, partitions=[partition(name, index, refusals[name]) for index in indexes]
             )
-            for name, indexes in wanted
+            for name, indexes in topics
         ]
     )
 
@@ -225,7 +225,7 @@ def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedO
     offsets.
     """
     topics = by_topic(sorted(committed))
-    return [each for each in topics.items() if context.allows_topic(AclOperation.DESCRIBE, each[0])]
+    return [topic for topic in topics.items() if context.allows_topic(AclOperation.DESCRIBE, topic[0])]
 
 
 def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:
@@ -236,16 +236,16 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
     committed = context.broker.groups.committed(group.group_id)
     pending = _pending(context, group.group_id, stable=stable)
-    wanted: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
+    topics: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
     if group.topics is None:
         for name, indexes in _all_of(context, committed):
-            known = context.broker.metadata.topics.get(name)
-            wanted.append((name, ZERO_UUID if known is None else known.topic_id, indexes, ErrorCode.NONE))
+            registered = context.broker.metadata.topics.get(name)
+            topics.append((name, ZERO_UUID if registered is None else registered.topic_id, indexes, ErrorCode.NONE))
     else:
         by_id = context.version >= OffsetFetchRequest.TOPIC_IDS
         for topic in group.topics:
             name, problem = context.topic(topic, AclOperation.DESCRIBE, by_id=by_id)
-            wanted.append((name, topic.topic_id, topic.partition_indexes, problem))
+            topics.append((name, topic.topic_id, topic.partition_indexes, problem))
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
@@ -255,16 +255,16 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
                 partitions=[
                     OffsetFetchResponsePartitions(
                         partition_index=index,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
                         error_code=problem or unstable,
                     )
                     for index in indexes
-                    for found, unstable in (_look_up({} if problem else committed, pending, (name, index)),)
+                    for offset, unstable in (_look_up({} if problem else committed, pending, (name, index)),)
                 ],
             )
-            for name, topic_id, indexes, problem in wanted
+            for name, topic_id, indexes, problem in topics
         ],
     )
 
@@ -321,7 +321,7 @@ def _check_deletion(context: RequestContext, topic: str, partition: int, busy: C
     return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in busy else ErrorCode.NONE
 
 
-def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
+def _subscribed(group: AnyGroup, requested: set[str]) -> set[str] | None:
     """Return the topics that members subscribe to; None if their topics are unknown.
 
     As in Kafka, only the fields of version 0 are read, because some clients claim v1 and write only these. If the
@@ -339,5 +339,5 @@ def _subscribed(group: AnyGroup, asked: set[str]) -> set[str] | None:
             subscription = member.subscription(group.protocol)
             topics.update(decode_message(ConsumerProtocolSubscription, 0, subscription, _AFTER_VERSION)[0].topics)
         except ProtocolError:
-            return asked
+            return requested
     return topics

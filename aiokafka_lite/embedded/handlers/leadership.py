@@ -47,9 +47,9 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
             continue
         topic = results.setdefault(key[0], ElectLeadersTopicResult(topic=key[0], partition_result=[]))
         topic.partition_result.append(result)
-    known = request.election_type in (PREFERRED, UNCLEAN)
+    is_supported = request.election_type in (PREFERRED, UNCLEAN)
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST,
+        error_code=ErrorCode.NONE if is_supported else ErrorCode.INVALID_REQUEST,
         replica_election_results=list(results.values()),
     )
 
@@ -82,14 +82,14 @@ def alter_partition_reassignments(
     )
     for topic in request.topics:
         answered = ReassignableTopicResponse(name=topic.name, partitions=[])
-        for wanted in topic.partitions:
+        for partition in topic.partitions:
             result = ReassignablePartitionResponse(
-                partition_index=wanted.partition_index, error_code=ErrorCode.NONE, error_message=None
+                partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None
             )
             try:
                 context.broker.leadership.reassign(
-                    (topic.name, wanted.partition_index),
-                    wanted.replicas,
+                    (topic.name, partition.partition_index),
+                    partition.replicas,
                     keep_factor=not request.allow_replication_factor_change,
                 )
             except Refused as refusal:
@@ -104,9 +104,9 @@ def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     response = ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])
-    wanted = None
+    keys = None
     if request.topics is not None:
-        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+        keys = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     for topic in context.broker.controller.topics.values():
         ongoing = [
             OngoingPartitionReassignment(
@@ -116,7 +116,7 @@ def list_partition_reassignments(
                 removing_replicas=list(state.removing),
             )
             for index, state in enumerate(topic.partitions)
-            if (state.adding or state.removing) and (wanted is None or (topic.name, index) in wanted)
+            if (state.adding or state.removing) and (keys is None or (topic.name, index) in keys)
         ]
         if ongoing:
             response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))

@@ -43,25 +43,27 @@ HIGH_WATERMARK = -1
 
 @handles(DeleteRecordsRequest)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    offsets: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:  # of a partition that is named twice, the last offset counts
-        asked.setdefault(topic.name, {}).update((wanted.partition_index, wanted) for wanted in topic.partitions)
+        offsets.setdefault(topic.name, {}).update(
+            (partition.partition_index, partition) for partition in topic.partitions
+        )
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(context, name, wanted) for wanted in partitions.values()]
+                name=name, partitions=[_delete(context, name, partition) for partition in partitions.values()]
             )
-            for name, partitions in asked.items()
+            for name, partitions in offsets.items()
         ],
     )
 
 
-def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(context: RequestContext, topic: str, request: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(
-        partition_index=wanted.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+        partition_index=request.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
-        partition = context.leader((topic, wanted.partition_index), AclOperation.DELETE)
+        partition = context.leader((topic, request.partition_index), AclOperation.DELETE)
     except NotLeader as error:
         refused_before = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         is_internal = topic in INTERNAL_TOPICS and error.code not in refused_before
@@ -74,7 +76,7 @@ def _delete(context: RequestContext, topic: str, wanted: DeleteRecordsPartition)
         result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is compacted, and never deletes
         return result
     log = partition.log
-    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    offset = log.high_watermark if request.offset == HIGH_WATERMARK else request.offset
     if not 0 <= offset <= log.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return result
@@ -93,12 +95,12 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
         )
         return DescribeLogDirsResponse(error_code=code, results=[])
     manager = context.broker.replica_manager
-    wanted = None
+    keys = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        keys = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics: dict[str, DescribeLogDirsTopic] = {}
     for (name, index), partition in manager.partitions.items():
-        if wanted is None or (name, index) in wanted:
+        if keys is None or (name, index) in keys:
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
             lag = 0 if partition.is_leader else max(0, partition.log.high_watermark - partition.log.end_offset)
             topic.partitions.append(
@@ -140,8 +142,8 @@ def _move(context: RequestContext, key: PartitionKey, directory: str) -> ErrorCo
         return ErrorCode.LOG_DIR_NOT_FOUND
     if key in context.broker.replica_manager.partitions:
         return ErrorCode.NONE
-    known = context.broker.metadata.partition_state(key) is not None
-    return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    exists = context.broker.metadata.partition_state(key) is not None
+    return ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @handles(DescribeProducersRequest)

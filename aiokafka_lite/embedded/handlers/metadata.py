@@ -62,9 +62,14 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
                 topic.topic_authorized_operations = context.allowed_operations(resource)
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=context.port_of(each), rack=each.rack)
-            for each in sorted(broker.metadata.brokers.values(), key=lambda each: each.node_id)
-            if each.alive
+            MetadataResponseBroker(
+                node_id=registration.node_id,
+                host=registration.host,
+                port=context.port_of(registration),
+                rack=registration.rack,
+            )
+            for registration in sorted(broker.metadata.brokers.values(), key=lambda registration: registration.node_id)
+            if registration.alive
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.controller.controller_id,
@@ -95,8 +100,8 @@ def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
 def _named(context: RequestContext, request: MetadataRequest) -> Iterable[MetadataResponseTopic]:
     allowed = request.allow_auto_topic_creation and context.broker.settings.enabled("auto.create.topics.enable")
     by_id = {topic.topic_id: topic for topic in request.topics or () if topic.topic_id != ZERO_UUID}
-    for wanted in by_id.values():
-        yield _by_id(context, wanted)
+    for topic in by_id.values():
+        yield _by_id(context, topic)
     # If one topic is named by id, Kafka ignores all names.
     names = {} if by_id else {topic.name or "": None for topic in request.topics or ()}
     missing = _missing(context, names) if allowed else {}
@@ -132,16 +137,16 @@ def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
     return {name: False for name, may_create in missing.items() if not may_create}
 
 
-def _by_id(context: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    name = context.broker.metadata.topic_name(wanted.topic_id)
+def _by_id(context: RequestContext, topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    name = context.broker.metadata.topic_name(topic.topic_id)
     if name is None or not context.allows_topic(AclOperation.DESCRIBE, name):
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return MetadataResponseTopic(error_code=code, name=None, topic_id=wanted.topic_id, partitions=[])
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id, partitions=[])
     return _describe(context.broker.metadata, context.broker.metadata.topics[name])
 
 
 def _by_name(context: RequestContext, name: str, *, may_create: bool | None) -> MetadataResponseTopic:
-    """``may_create`` is None if a missing topic is not created, False if the client may not create it."""
+    """Describe a topic. ``may_create`` is None if missing topics are not created, False if the client may not do so."""
     broker = context.broker
     if not context.allows_topic(AclOperation.DESCRIBE, name):
         return _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -211,14 +216,14 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         controller_id=broker.controller.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=each.node_id,
-                host=each.host,
-                port=context.port_of(each),
-                rack=each.rack,
-                is_fenced=not each.alive,
+                broker_id=registration.node_id,
+                host=registration.host,
+                port=context.port_of(registration),
+                rack=registration.rack,
+                is_fenced=not registration.alive,
             )
-            for each in sorted(broker.metadata.brokers.values(), key=lambda each: each.node_id)
-            if each.alive or request.include_fenced_brokers
+            for registration in sorted(broker.metadata.brokers.values(), key=lambda registration: registration.node_id)
+            if registration.alive or request.include_fenced_brokers
         ],
         cluster_authorized_operations=_operations(context, request),
     )

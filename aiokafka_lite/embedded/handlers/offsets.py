@@ -68,18 +68,20 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Respon
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
     denied = {topic.name for topic in request.topics if not context.allows_topic(AclOperation.DESCRIBE, topic.name)}
-    asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    counts = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     topics: dict[str, ListOffsetsResponseTopic] = {}
     for topic in filter(lambda topic: topic.partitions, request.topics):
         answer = topics.setdefault(topic.name, ListOffsetsResponseTopic(name=topic.name, partitions=[]))
-        for wanted in topic.partitions:
-            count = asked.pop((topic.name, wanted.partition_index), 0)
+        for partition in topic.partitions:
+            count = counts.pop((topic.name, partition.partition_index), 0)
             if topic.name in denied:
-                answer.partitions.append(_failed(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                answer.partitions.append(_failed(partition.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif count == 1:
-                answer.partitions.append(_list_one(context, request, topic.name, wanted))
+                answer.partitions.append(_list_one(context, request, topic.name, partition))
             elif count > 1:
-                answer.partitions.append(_failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+                answer.partitions.append(_failed(partition.partition_index, ErrorCode.INVALID_REQUEST))
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
@@ -88,27 +90,34 @@ def _failed(index: int, code: ErrorCode) -> ListOffsetsResponsePartition:
 
 
 def _list_one(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsRequestPartition
+    context: RequestContext, request: ListOffsetsRequest, topic: str, request_partition: ListOffsetsRequestPartition
 ) -> ListOffsetsResponsePartition:
-    answer = ListOffsetsResponsePartition(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
-    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSIONS.get(wanted.timestamp, 0):
+    answer = ListOffsetsResponsePartition(partition_index=request_partition.partition_index, error_code=ErrorCode.NONE)
+    if request_partition.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSIONS.get(
+        request_partition.timestamp, 0
+    ):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
     try:
-        partition = context.leader((topic, wanted.partition_index), None, wanted.current_leader_epoch)
+        partition = context.leader(
+            (topic, request_partition.partition_index), None, request_partition.current_leader_epoch
+        )
     except NotLeader as error:
         answer.error_code = error.code
         return answer
     if context.version < ListOffsetsRequest.ONE_OFFSET:
-        answer.old_style_offsets = _starts(partition, wanted.timestamp)[: max(0, wanted.max_num_offsets)]
+        answer.old_style_offsets = _starts(partition, request_partition.timestamp)[
+            : max(0, request_partition.max_num_offsets)
+        ]
         return answer
-    _look_up(partition, request, wanted.timestamp, answer)
+    _look_up(partition, request, request_partition.timestamp, answer)
     is_behind = request.replica_id == CONSUMER and partition.epoch_start > partition.log.high_watermark
-    is_by_time = wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP
-    if is_behind and (wanted.timestamp == LATEST or (is_by_time and answer.offset < 0)):
+    is_by_time = request_partition.timestamp >= 0 or request_partition.timestamp == MAX_TIMESTAMP
+    if is_behind and (request_partition.timestamp == LATEST or (is_by_time and answer.offset < 0)):
         is_new = context.version >= ListOffsetsRequest.OFFSET_NOT_AVAILABLE
         return _failed(
-            wanted.partition_index, ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
+            request_partition.partition_index,
+            ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE,
         )
     if context.version < ListOffsetsRequest.LEADER_EPOCHS:
         answer.leader_epoch = -1
@@ -139,9 +148,9 @@ def _look_up(
         answer.offset = log.start_offset
         answer.leader_epoch = log.epoch_at(log.start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
-        if found is not None and found.offset < end:
-            answer.timestamp, answer.offset, answer.leader_epoch = found
+        record = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+        if record is not None and record.offset < end:
+            answer.timestamp, answer.offset, answer.leader_epoch = record
 
 
 @handles(OffsetForLeaderEpochRequest)
@@ -152,7 +161,7 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderEpochResponseTopic(
                 topic=topic.topic,
-                partitions=[_end_of_epoch(context, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[_end_of_epoch(context, topic.topic, partition) for partition in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -160,14 +169,14 @@ def offset_for_leader_epoch(
 
 
 def _end_of_epoch(
-    context: RequestContext, topic: str, wanted: OffsetForLeaderEpochRequestPartition
+    context: RequestContext, topic: str, request: OffsetForLeaderEpochRequestPartition
 ) -> OffsetForLeaderEpochResponsePartition:
     operation = None if context.allows(AclOperation.CLUSTER_ACTION) else AclOperation.DESCRIBE
     try:
-        partition = context.leader((topic, wanted.partition), operation, wanted.current_leader_epoch)
+        partition = context.leader((topic, request.partition), operation, request.current_leader_epoch)
     except NotLeader as error:
-        return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=wanted.partition)
-    end = partition.end_of_epoch(wanted.leader_epoch)
+        return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=request.partition)
+    end = partition.end_of_epoch(request.leader_epoch)
     return OffsetForLeaderEpochResponsePartition(
-        error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+        error_code=ErrorCode.NONE, partition=request.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )

@@ -131,11 +131,11 @@ def _may_write_transaction(context: RequestContext, transactional_id: str | None
 
 async def _verify(context: RequestContext, transactional_id: str, split: _Split) -> None:
     """Ask the coordinator about the transactional batches, and refuse batches that are not in its transaction."""
-    asked = {key: entry.batch for key, entry in split.entries.items() if entry.batch.is_transactional}
+    transactional = {key: entry.batch for key, entry in split.entries.items() if entry.batch.is_transactional}
     answers = await verify_partitions(
         context.broker,
         transactional_id,
-        asked,
+        transactional,
         adds=context.version >= ProduceRequest.ADDS_PARTITIONS,
         abortable=context.version >= ProduceRequest.TRANSACTION_ABORTABLE,
     )

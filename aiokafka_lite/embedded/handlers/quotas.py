@@ -83,7 +83,7 @@ def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
 
 
 def _as_listed(keys: Collection[str]) -> list[str]:
-    """Keys in Kafka's order: Kafka lists them in the order of the buckets of Java's HashMap."""
+    """Return the keys in Kafka's order: by the buckets of Java's HashMap."""
     buckets = 1
     while len(keys) > 0.75 * buckets:
         buckets *= 2

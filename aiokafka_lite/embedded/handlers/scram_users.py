@@ -36,12 +36,12 @@ _NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
 def describe_users(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    known = context.broker.scram_users.describe()
-    counts = Counter(user.name for user in request.users or ()) or dict.fromkeys(known, 1)
+    credentials = context.broker.scram_users.describe()
+    counts = Counter(user.name for user in request.users or ()) or dict.fromkeys(credentials, 1)
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        results=[_described(name, count, known.get(name)) for name, count in counts.items()],
+        results=[_described(name, count, credentials.get(name)) for name, count in counts.items()],
     )
 
 

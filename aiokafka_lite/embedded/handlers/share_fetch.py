@@ -49,7 +49,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     group_id, member_id = request.group_id, request.member_id
     batches = _batches(request)
     error = _refusal(context, group_id, member_id) or _wrong_request(request, batches)
-    is_first, is_last = (request.share_session_epoch == each for each in (INITIAL_EPOCH, FINAL_EPOCH))
+    is_first, is_last = (request.share_session_epoch == epoch for epoch in (INITIAL_EPOCH, FINAL_EPOCH))
     if error is not ErrorCode.NONE or group_id is None or member_id is None:
         return _failed_fetch(error)
     try:
@@ -80,7 +80,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
             if key in fetched:
                 session.unanswered.discard(key)
             _add_fetched(context, response, key, partition, outcomes.get(key, NONE))
-    size = sum(len(each.records) for each in fetched.values())
+    size = sum(len(partition.records) for partition in fetched.values())
     response.throttle_time_ms = context.broker.quotas.record_fetch(context.principal, context.client_id, size)
     return response
 
@@ -94,13 +94,13 @@ async def _fetch(
 ) -> dict[TopicIdPartition, ShareFetched]:
     broker = context.broker
     refused: dict[TopicIdPartition, ShareFetched] = {}
-    wanted: list[ShareKey] = []
+    keys: list[ShareKey] = []
     for partition in session.partitions:
         name = broker.metadata.topic_name(partition[0])
         if name is not None and not context.allows_topic(AclOperation.READ, name):
             refused[partition] = ShareFetched(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
-            wanted.append(ShareKey(group_id, partition))
+            keys.append(ShareKey(group_id, partition))
     parameters = ShareFetchParameters(
         member_id,
         max_wait=0.0 if refused or request.max_records <= 0 else request.max_wait_ms / 1000,
@@ -110,10 +110,10 @@ async def _fetch(
         batch_size=request.batch_size,
         strict=request.share_acquire_mode == RECORD_LIMIT,
     )
-    result = await broker.shares.fetch(parameters, wanted if request.max_records else [])
-    fetched = refused | {key.partition: each for key, each in result.items()}
-    for partition, each in fetched.items():
-        if each.acquired:
+    result = await broker.shares.fetch(parameters, keys if request.max_records else [])
+    fetched = refused | {key.partition: fetched_partition for key, fetched_partition in result.items()}
+    for partition, fetched_partition in fetched.items():
+        if fetched_partition.acquired:
             # Partitions without records come first in the next fetch, so that the limits do not always cut off the same
             # ones.
             session.move_to_end(partition)
@@ -212,19 +212,20 @@ def _acknowledge(
 ) -> dict[TopicIdPartition, Outcome]:
     """Apply the acknowledgements of a request. Returns the outcome of each partition that has any."""
     outcomes: dict[TopicIdPartition, Outcome] = {}
-    for partition, each in batches.items():
-        if not each:
+    for partition, acknowledgement_batches in batches.items():
+        if not acknowledgement_batches:
             continue
         name = context.broker.metadata.topic_name(partition[0])
         if name is not None and not context.allows_topic(AclOperation.READ, name):
             outcomes[partition] = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         elif name is None:
             outcomes[partition] = (ErrorCode.UNKNOWN_TOPIC_ID, None)
-        elif not _are_valid(each, with_renewals=with_renewals):
+        elif not _are_valid(acknowledgement_batches, with_renewals=with_renewals):
             outcomes[partition] = (ErrorCode.INVALID_REQUEST, None)
         else:
             acknowledgements = [
-                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in each
+                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in acknowledgement_batches
             ]
             try:
                 context.broker.shares.acknowledge(ShareKey(group_id, partition), member_id, acknowledgements)
@@ -239,12 +240,12 @@ def _acknowledge(
 def _are_valid(batches: Sequence[ShareAcknowledgementBatch], *, with_renewals: bool) -> bool:
     """Return whether the batches are in order, and each has known types: one, or one for each offset."""
     last = -1
-    known = {each for each in AcknowledgeType if with_renewals or each is not AcknowledgeType.RENEW}
+    kinds = {kind for kind in AcknowledgeType if with_renewals or kind is not AcknowledgeType.RENEW}
     for batch in batches:
         count = batch.last_offset - batch.first_offset + 1
         if batch.first_offset < last or count < 1 or len(batch.acknowledge_types) not in (1, count):
             return False
-        if not known.issuperset(batch.acknowledge_types):
+        if not kinds.issuperset(batch.acknowledge_types):
             return False
         last = batch.last_offset
     return True

@@ -46,27 +46,27 @@ def describe_share_group_offsets(
 
 
 def _described(
-    context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    context: RequestContext, request: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    found = DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=[], error_code=ErrorCode.NONE)
+    response = DescribeShareGroupOffsetsResponseGroup(group_id=request.group_id, topics=[], error_code=ErrorCode.NONE)
     try:
-        if not context.allows_group(AclOperation.DESCRIBE, wanted.group_id):
+        if not context.allows_group(AclOperation.DESCRIBE, request.group_id):
             raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        error = context.broker.groups.check(wanted.group_id)
+        error = context.broker.groups.check(request.group_id)
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error)
-        if wanted.topics is not None:
-            _require_partitions(context, wanted.group_id, wanted.topics)
+        if request.topics is not None:
+            _require_partitions(context, request.group_id, request.topics)
     except GroupRefusal as refusal:
-        found.error_code, found.error_message = refusal.error, refusal.text
-        return found
-    group = context.broker.share_groups.find(wanted.group_id)
-    topics = _topics_of(context, group) if wanted.topics is None else _merged(wanted.topics)
+        response.error_code, response.error_message = refusal.error, refusal.text
+        return response
+    group = context.broker.share_groups.find(request.group_id)
+    topics = _topics_of(context, group) if request.topics is None else _merged(request.topics)
     for topic in topics:
         is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic.topic_name)
-        if is_allowed or wanted.topics is not None:
-            found.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
-    return found
+        if is_allowed or request.topics is not None:
+            response.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
+    return response
 
 
 def _require_partitions(
@@ -105,14 +105,14 @@ def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[Descri
 def _described_topic(
     context: RequestContext,
     group: ShareGroup | None,
-    wanted: DescribeShareGroupOffsetsRequestTopic,
+    request: DescribeShareGroupOffsetsRequestTopic,
     *,
     is_allowed: bool,
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
+    topic = context.broker.metadata.topics.get(request.topic_name) if is_allowed else None
     topic_id = ZERO_UUID if topic is None else topic.topic_id
     partitions = []
-    for index in wanted.partitions:
+    for index in request.partitions:
         partition = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=-1, leader_epoch=0, error_code=ErrorCode.NONE
         )
@@ -127,7 +127,7 @@ def _described_topic(
             partition.lag = -1 if end is None else end - state.start_offset - state.delivery_complete_count
         partitions.append(partition)
     return DescribeShareGroupOffsetsResponseTopic(
-        topic_name=wanted.topic_name, topic_id=topic_id, partitions=partitions
+        topic_name=request.topic_name, topic_id=topic_id, partitions=partitions
     )
 
 
@@ -143,16 +143,16 @@ def alter_share_group_offsets(
         return response
     groups = context.broker.share_groups
     answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
-    for wanted in request.topics:
-        is_allowed = context.allows_topic(AclOperation.READ, wanted.topic_name)
-        topic = context.broker.metadata.topics.get(wanted.topic_name) if is_allowed else None
+    for request_topic in request.topics:
+        is_allowed = context.allows_topic(AclOperation.READ, request_topic.topic_name)
+        topic = context.broker.metadata.topics.get(request_topic.topic_name) if is_allowed else None
         topic_id = ZERO_UUID if topic is None else topic.topic_id
         results = []
-        for partition in wanted.partitions:
+        for partition in request_topic.partitions:
             error, message = ErrorCode.NONE, None
             if not is_allowed:
                 error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
-            elif context.broker.metadata.partition_state((wanted.topic_name, partition.partition_index)) is None:
+            elif context.broker.metadata.partition_state((request_topic.topic_name, partition.partition_index)) is None:
                 error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
             else:
                 groups.set_start_offset(request.group_id, (topic_id, partition.partition_index), partition.start_offset)
@@ -161,8 +161,10 @@ def alter_share_group_offsets(
                     partition_index=partition.partition_index, error_code=error, error_message=message
                 )
             )
-        answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, topic_id=topic_id, partitions=[])
-        answers.setdefault(wanted.topic_name, answer).partitions += results
+        answer = AlterShareGroupOffsetsResponseTopic(
+            topic_name=request_topic.topic_name, topic_id=topic_id, partitions=[]
+        )
+        answers.setdefault(request_topic.topic_name, answer).partitions += results
     response.responses = list(answers.values())
     return response
 

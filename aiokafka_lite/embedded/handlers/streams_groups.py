@@ -75,7 +75,7 @@ async def streams_group_heartbeat(
         return response
     response = _response(answer.member_id, answer.epoch)
     response.heartbeat_interval_ms = groups.heartbeat_interval_ms(request.group_id, "streams")
-    response.status = [StreamsStatus(status_code=each.code, status_detail=each.detail) for each in status]
+    response.status = [StreamsStatus(status_code=item.code, status_detail=item.detail) for item in status]
     if answer.tasks is not None:
         response.active_tasks = task_ids(answer.tasks.active)
         response.standby_tasks, response.warmup_tasks = task_ids(answer.tasks.standby), []
@@ -216,16 +216,16 @@ def _with_missing_topics(context: RequestContext, answer: StreamsAnswer) -> list
     if not problem:
         return answer.status
     missing = StreamsStatusCode.MISSING_INTERNAL_TOPICS
-    return [each._replace(detail=each.detail + problem) if each.code is missing else each for each in answer.status]
+    return [item._replace(detail=item.detail + problem) if item.code is missing else item for item in answer.status]
 
 
-def _create_topics(context: RequestContext, wanted: Collection[tuple[StreamsTopicInfo, int]]) -> list[str]:
+def _create_topics(context: RequestContext, topics: Collection[tuple[StreamsTopicInfo, int]]) -> list[str]:
     """Create internal topics, with their numbers of partitions. Returns the failures."""
     try:
-        check_new_partitions(context, (count for _, count in wanted))
+        check_new_partitions(context, (count for _, count in topics))
     except Refused as refusal:
         return [str(refusal)]
-    return [failure for info, count in wanted if (failure := _create(context, info, count)) is not None]
+    return [failure for info, count in topics if (failure := _create(context, info, count)) is not None]
 
 
 def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) -> str | None:
@@ -294,7 +294,7 @@ def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
                 state_changelog_topics=sized(subtopology.state_changelog_topics),
                 repartition_source_topics=sized(subtopology.repartition_source_topics),
             )
-            for subtopology in sorted(group.topology.subtopologies, key=lambda each: each.subtopology_id)
+            for subtopology in sorted(group.topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
         ],
     )
 

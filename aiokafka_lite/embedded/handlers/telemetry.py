@@ -23,8 +23,8 @@ from ..request_context import RequestContext, handles
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    given = request.client_instance_id
-    instance_id = uuid.uuid4().bytes if given == ZERO_UUID else given
+    request_id = request.client_instance_id
+    instance_id = uuid.uuid4().bytes if request_id == ZERO_UUID else request_id
     client = {
         "client_id": context.client_id,
         "client_instance_id": str(uuid.UUID(bytes=instance_id)),
@@ -33,7 +33,7 @@ def get_telemetry_subscriptions(
     subscription, error = _telemetry(context).subscribe(instance_id, client)
     return GetTelemetrySubscriptionsResponse(
         error_code=error,
-        client_instance_id=instance_id if given == ZERO_UUID else ZERO_UUID,
+        client_instance_id=instance_id if request_id == ZERO_UUID else ZERO_UUID,
         subscription_id=subscription.subscription_id,
         accepted_compression_types=list(map(int, ACCEPTED)),
         push_interval_ms=subscription.interval_ms,

@@ -36,11 +36,11 @@ def describe_topic_partitions(
     if request.cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
         raise Refused(ErrorCode.INVALID_REQUEST, f"the cursor must be a topic and a partition, got {cursor}")
     names = {topic.name for topic in request.topics}
-    asked = [name for name in sorted(names or context.broker.metadata.topics) if name >= cursor.topic_name]
-    described = [name for name in asked if context.allows_topic(AclOperation.DESCRIBE, name)]
+    names_from_cursor = [name for name in sorted(names or context.broker.metadata.topics) if name >= cursor.topic_name]
+    described = [name for name in names_from_cursor if context.allows_topic(AclOperation.DESCRIBE, name)]
     response = _page(context, described, cursor, max(1, min(request.response_partition_limit, LIMIT)))
     if names:  # denied topics are on every page, as in Kafka
-        response.topics += [_denied(name) for name in asked if name not in described]
+        response.topics += [_denied(name) for name in names_from_cursor if name not in described]
     return response
 
 
@@ -57,9 +57,9 @@ def _page(
         topic = _describe(context, name, first, room)
         response.topics.append(topic)
         room -= len(topic.partitions)
-        known = context.broker.metadata.topics.get(name)
+        registered = context.broker.metadata.topics.get(name)
         end = first + len(topic.partitions)
-        if known is not None and not topic.error_code and end < len(known.partitions):
+        if registered is not None and not topic.error_code and end < len(registered.partitions):
             response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=end)
             break
     return response

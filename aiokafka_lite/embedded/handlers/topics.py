@@ -46,24 +46,24 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
     allowed: list[CreatableTopic] = []
-    for name, wanted in {topic.name: topic for topic in request.topics}.items():
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _allow(context, AclOperation.CREATE, name)
-            allowed.append(wanted)
+            allowed.append(topic)
         except Refused as refusal:
             results.append(_not_created(name, refusal))
     _check_records(context, allowed)
-    names = {wanted.name for wanted in allowed} - context.broker.controller.topics.keys()
-    for wanted in allowed:
+    names = {topic.name for topic in allowed} - context.broker.controller.topics.keys()
+    for topic in allowed:
         try:
             _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
-            topic = _create(context, wanted, names, validate_only=request.validate_only)
-            _count(context, 0 if request.validate_only else len(topic.partitions))
-            results.append(_created(context, topic))
+            created = _create(context, topic, names, validate_only=request.validate_only)
+            _count(context, 0 if request.validate_only else len(created.partitions))
+            results.append(_created(context, created))
         except Refused as refusal:
-            results.append(_not_created(wanted.name, refusal))
+            results.append(_not_created(topic.name, refusal))
     return CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
 
 
@@ -72,13 +72,13 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
 
     Kafka's controller writes one record for each topic, each setting and each partition.
     """
-    asked = check_new_partitions(context, (len(topic.assignments) or topic.num_partitions for topic in topics))
-    if asked + sum(1 + len(topic.configs) for topic in topics) <= MAX_NEW_PARTITIONS:
+    partitions = check_new_partitions(context, (len(topic.assignments) or topic.num_partitions for topic in topics))
+    if partitions + sum(1 + len(topic.configs) for topic in topics) <= MAX_NEW_PARTITIONS:
         return
     records = 0
-    for wanted in topics:
+    for topic in topics:
         try:
-            records += 1 + len(wanted.configs) + len(_create(context, wanted, (), validate_only=True).partitions)
+            records += 1 + len(topic.configs) + len(_create(context, topic, (), validate_only=True).partitions)
         except Refused:
             continue  # this topic gets an error of its own later
     if records > MAX_NEW_PARTITIONS:
@@ -91,10 +91,10 @@ def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int
     have so many.
     """
     default = context.broker.settings.number("num.partitions")
-    asked = sum(default if number == -1 else max(number, 0) for number in numbers)
-    if asked > MAX_NEW_PARTITIONS:
-        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", asked))
-    return asked
+    total = sum(default if number == -1 else max(number, 0) for number in numbers)
+    if total > MAX_NEW_PARTITIONS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, must_be("partitions", f"<= {MAX_NEW_PARTITIONS} in a request", total))
+    return total
 
 
 def _not_created(name: str, refusal: Refused) -> CreatableTopicResult:
@@ -122,15 +122,15 @@ def _allow(context: RequestContext, operation: AclOperation, name: str, *, by_cl
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {name!r}")
 
 
-def _create(context: RequestContext, wanted: CreatableTopic, beside: Collection[str], *, validate_only: bool) -> Topic:
-    assignments = [(assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments] or None
-    nulls = [config.name for config in wanted.configs if config.value is None]
+def _create(context: RequestContext, request: CreatableTopic, beside: Collection[str], *, validate_only: bool) -> Topic:
+    assignments = [(assignment.partition_index, assignment.broker_ids) for assignment in request.assignments] or None
+    nulls = [config.name for config in request.configs if config.value is None]
     return context.broker.controller.create_topic(
-        wanted.name,
-        wanted.num_partitions,
-        wanted.replication_factor,
+        request.name,
+        request.num_partitions,
+        request.replication_factor,
         assignments=assignments,
-        configs={config.name: config.value for config in wanted.configs} | dict.fromkeys(nulls),
+        configs={config.name: config.value for config in request.configs} | dict.fromkeys(nulls),
         validate_only=validate_only,
         beside=beside,
     )
@@ -149,7 +149,8 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
         layers = context.broker.controller.settings.layers(str(context.broker.node_id))
         in_force = [(name, topic_synonyms(name, topic.configs, layers)[0]) for name in TOPIC_KEYS]
         result.configs = [
-            CreatableTopicConfigs(name=name, value=each.value, config_source=each.source) for name, each in in_force
+            CreatableTopicConfigs(name=name, value=synonym.value, config_source=synonym.source)
+            for name, synonym in in_force
         ]
     return result
 
@@ -157,18 +158,18 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
 @handles(DeleteTopicsRequest)
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     require_time(request.timeout_ms)
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    counts = Counter((each.name, each.topic_id) for each in wanted)
-    by_both = _named_by_both(context, wanted)
+    topics = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    counts = Counter((topic.name, topic.topic_id) for topic in topics)
+    by_both = _named_by_both(context, topics)
     names_of_both = set(by_both.values())
     responses = [_refused_by_both(topic_id, name) for topic_id, name in by_both.items()]
-    for each in wanted:
-        if each.name in names_of_both or each.topic_id in by_both:
+    for topic in topics:
+        if topic.name in names_of_both or topic.topic_id in by_both:
             continue
-        result = DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=ErrorCode.NONE)
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
         try:
-            _check_deletion(context, each)
-            count = counts.pop((each.name, each.topic_id), 0)
+            _check_deletion(context, topic)
+            count = counts.pop((topic.name, topic.topic_id), 0)
             if count == 0:
                 continue
             if count > 1:
@@ -181,10 +182,12 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
 
-def _named_by_both(context: RequestContext, wanted: Iterable[DeleteTopicState]) -> dict[bytes, str]:
+def _named_by_both(context: RequestContext, topics: Iterable[DeleteTopicState]) -> dict[bytes, str]:
     """Return the topics that a request names by name and by id: names by id."""
-    named = {each.name for each in wanted}
-    names = {each.topic_id: context.broker.controller.names.get(each.topic_id) for each in wanted if each.name is None}
+    named = {topic.name for topic in topics}
+    names = {
+        topic.topic_id: context.broker.controller.names.get(topic.topic_id) for topic in topics if topic.name is None
+    }
     return {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
 
 
@@ -227,34 +230,34 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
     require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     results = []
-    asked = 0
-    for name, wanted in {topic.name: topic for topic in request.topics}.items():
+    total = 0
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         try:
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
-            new = _new_partitions(context, wanted)
-            is_too_many = asked + new > MAX_NEW_PARTITIONS
-            if not is_too_many or wanted.assignments is not None:  # a wrong assignment is an error of its own
-                _add_partitions(context, wanted, new, validate_only=request.validate_only or is_too_many)
-            asked += new
+            new = _new_partitions(context, topic)
+            is_too_many = total + new > MAX_NEW_PARTITIONS
+            if not is_too_many or topic.assignments is not None:  # a wrong assignment is an error of its own
+                _add_partitions(context, topic, new, validate_only=request.validate_only or is_too_many)
+            total += new
             if is_too_many:
                 limit = f"<= {MAX_NEW_PARTITIONS} in a request"
-                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, asked))
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, total))
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     return CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
 
 
-def _new_partitions(context: RequestContext, wanted: CreatePartitionsTopic) -> int:
+def _new_partitions(context: RequestContext, topic: CreatePartitionsTopic) -> int:
     """Return the number of partitions to add to a topic. Raises Refused."""
-    _allow(context, AclOperation.ALTER, wanted.name, by_cluster=False)
-    return max(0, wanted.count - len(context.broker.controller.require(wanted.name).partitions))
+    _allow(context, AclOperation.ALTER, topic.name, by_cluster=False)
+    return max(0, topic.count - len(context.broker.controller.require(topic.name).partitions))
 
 
-def _add_partitions(context: RequestContext, wanted: CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
-    assignments = None if wanted.assignments is None else [assignment.broker_ids for assignment in wanted.assignments]
-    context.broker.controller.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+def _add_partitions(context: RequestContext, topic: CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
+    assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    context.broker.controller.create_partitions(topic.name, topic.count, assignments, validate_only=validate_only)
     _count(context, 0 if validate_only else new)

@@ -52,7 +52,9 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
     if offsets:
         # As in Kafka, metadata that is too large is refused only if the group accepts the commit.
         too_large = {key for key, committed in offsets.items() if is_too_large(committed.metadata)}
-        written = await _commit(context, request, {key: each for key, each in offsets.items() if key not in too_large})
+        written = await _commit(
+            context, request, {key: committed for key, committed in offsets.items() if key not in too_large}
+        )
         results |= dict.fromkeys(offsets, written)
         if written is ErrorCode.NONE:
             results |= dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -170,9 +170,9 @@ async def end_transaction(context: RequestContext, request: EndTxnRequest) -> En
 @handles(WriteTxnMarkersRequest)
 async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
-    for wanted in request.markers:
-        if wanted.topics:
-            await _write(context, wanted, results.setdefault(wanted.producer_id, {}))
+    for marker in request.markers:
+        if marker.topics:
+            await _write(context, marker, results.setdefault(marker.producer_id, {}))
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -193,18 +193,18 @@ async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest
     )
 
 
-async def _write(context: RequestContext, wanted: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
+async def _write(context: RequestContext, request: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
     """Append a marker, and put the result of each partition into ``results``, over the results of earlier markers."""
     marker = Marker(
-        wanted.producer_id,
-        wanted.producer_epoch,
-        wanted.transaction_result,
-        wanted.coordinator_epoch,
-        wanted.transaction_version,
+        request.producer_id,
+        request.producer_epoch,
+        request.transaction_result,
+        request.coordinator_epoch,
+        request.transaction_version,
     )
     # ALTER is for operators, who end hanging transactions.
     is_allowed = context.allows(AclOperation.CLUSTER_ACTION) or context.allows(AclOperation.ALTER)
-    for topic in wanted.topics:
+    for topic in request.topics:
         partitions = results.setdefault(topic.name, {})
         for index in topic.partition_indexes:
             key = (topic.name, index)
@@ -228,13 +228,13 @@ def describe(context: RequestContext, request: DescribeTransactionsRequest) -> D
 
 def _described(context: RequestContext, transactional_id: str) -> DescribedTransaction:
     coordinator = context.broker.transactions
-    found = coordinator.get(transactional_id)
+    transaction = coordinator.get(transactional_id)
     error = coordinator.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
     if not context.allows_transaction(AclOperation.DESCRIBE, transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if error is ErrorCode.NONE and found is None:
+    if error is ErrorCode.NONE and transaction is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if error is not ErrorCode.NONE or found is None:
+    if error is not ErrorCode.NONE or transaction is None:
         return DescribedTransaction(
             error_code=error,
             transactional_id=transactional_id,
@@ -245,15 +245,15 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
             producer_epoch=0,
             topics=[],
         )
-    visible = [key for key in sorted(found.partitions) if context.allows_topic(AclOperation.DESCRIBE, key[0])]
+    visible = [key for key in sorted(transaction.partitions) if context.allows_topic(AclOperation.DESCRIBE, key[0])]
     return DescribedTransaction(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state.wire_name,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.started_at,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=transaction.state.wire_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_at,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         topics=[
             DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in by_topic(visible).items()
         ],
@@ -269,10 +269,12 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
         transaction_states=[],
     )
     now = context.broker.now_ms()
-    wanted = {
-        each.transactional_id: each for each in context.broker.transactions.all() if _is_wanted(each, request, now)
+    transactions = {
+        transaction.transactional_id: transaction
+        for transaction in context.broker.transactions.all()
+        if _is_wanted(transaction, request, now)
     }
-    names = list(wanted)
+    names = list(transactions)
     if request.transactional_id_pattern:
         try:
             pattern = topic_pattern(request.transactional_id_pattern)
@@ -282,12 +284,12 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
         names = [name for name in names if matches(pattern, name)]
     response.transaction_states = [
         ListedTransaction(
-            transactional_id=each.transactional_id,
-            producer_id=each.producer_id,
-            transaction_state=each.state.wire_name,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.wire_name,
         )
-        for each in map(wanted.__getitem__, names)
-        if context.allows_transaction(AclOperation.DESCRIBE, each.transactional_id)
+        for transaction in map(transactions.__getitem__, names)
+        if context.allows_transaction(AclOperation.DESCRIBE, transaction.transactional_id)
     ]
     return response
 

@@ -35,42 +35,42 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
     At the end, no partition of a member can move to a subscriber that has at least two partitions fewer.
     """
     subscribers = _subscribers(members, topics)
-    found: Assignment = {member: set() for member in members}
+    assignment: Assignment = {member: set() for member in members}
     owners: dict[TopicIdPartition, str] = {}
     for member, subscriber in members.items():
         for partition in sorted(subscriber.assigned):
             if member in subscribers.get(partition[0], ()) and partition[1] < topics[partition[0]]:
-                found[member].add(partition)
+                assignment[member].add(partition)
                 owners[partition] = member
     # Topics with many partitions for few members come first: later topics can balance what these leave uneven.
     order = sorted(subscribers, key=lambda topic: (-topics[topic] / len(subscribers[topic]), topic))
     partitions = [(topic, number) for topic in order for number in range(topics[topic])]
 
     def smallest(topic: bytes) -> str:
-        return min(subscribers[topic], key=lambda member: len(found[member]))
+        return min(subscribers[topic], key=lambda member: len(assignment[member]))
 
     for partition in partitions:
         if partition not in owners:
             owners[partition] = smallest(partition[0])
-            found[owners[partition]].add(partition)
+            assignment[owners[partition]].add(partition)
     moved = True
     while moved:
         moved = False
         for partition in reversed(partitions):
             owner, other = owners[partition], smallest(partition[0])
-            if len(found[owner]) > len(found[other]) + 1:
-                found[owner].remove(partition)
-                found[other].add(partition)
+            if len(assignment[owner]) > len(assignment[other]) + 1:
+                assignment[owner].remove(partition)
+                assignment[other].add(partition)
                 owners[partition], moved = other, True
-    return found
+    return assignment
 
 
 def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assignment:
-    """Return each topic by itself: a range for each of its members, static members first.
+    """Divide each topic by itself: a range for each of its members, static members first.
 
     The present assignment has no influence.
     """
-    found: Assignment = {member: set() for member in members}
+    assignment: Assignment = {member: set() for member in members}
     order = sorted(
         members, key=lambda member: (members[member].instance_id is None, members[member].instance_id or member)
     )
@@ -79,15 +79,17 @@ def range_(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> As
         start = 0
         for place, member in enumerate(subscribers):
             end = start + quota + (place < extra)
-            found[member].update((topic, number) for number in range(start, end))
+            assignment[member].update((topic, number) for number in range(start, end))
             start = end
-    return found
+    return assignment
 
 
 def _subscribers(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[bytes, list[str]]:
-    """Return the members of each topic that has any, in the order of the members."""
-    found = {topic: [member for member, each in members.items() if topic in each.topics] for topic in topics}
-    return {topic: subscribed for topic, subscribed in found.items() if subscribed}
+    """Return the members of each topic that has at least one, in the order of the members."""
+    subscribers = {
+        topic: [member for member, subscriber in members.items() if topic in subscriber.topics] for topic in topics
+    }
+    return {topic: subscribed for topic, subscribed in subscribers.items() if subscribed}
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": range_}

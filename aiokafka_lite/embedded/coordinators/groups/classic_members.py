@@ -162,9 +162,11 @@ class ClassicMembers:
 def partitions_with_ids(
     metadata: MetadataView, topics: Iterable[tuple[str, Iterable[int]]]
 ) -> frozenset[TopicIdPartition]:
-    """Partitions by the ids of their topics, without topics that do not exist."""
-    known = metadata.topics
-    return frozenset((known[name].topic_id, number) for name, numbers in topics if name in known for number in numbers)
+    """Return the partitions by the ids of their topics. Topics that do not exist are left out."""
+    existing = metadata.topics
+    return frozenset(
+        (existing[name].topic_id, number) for name, numbers in topics if name in existing for number in numbers
+    )
 
 
 def encode_assignment(metadata: MetadataView, partitions: Iterable[TopicIdPartition], subscription: bytes) -> bytes:

@@ -156,8 +156,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for, or the default."""
-        wanted = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        return wanted.most_common(1)[0][0] if wanted else self._assignors[0]
+        votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
+        return votes.most_common(1)[0][0] if votes else self._assignors[0]
 
     # Heartbeats.
 
@@ -265,11 +265,11 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         if self.epoch == self.assignment_epoch or self._is_within_interval():
             return False
         subscribers = {
-            name: Subscriber(self._topics.ids_of(each), self.targets.get(name, NO_TARGET), each.instance_id)
-            for name, each in self.members.items()
+            name: Subscriber(self._topics.ids_of(member), self.targets.get(name, NO_TARGET), member.instance_id)
+            for name, member in self.members.items()
         }
-        found = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
-        self.targets = {member_id: frozenset(partitions) for member_id, partitions in found.items()}
+        assignment = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
+        self.targets = {member_id: frozenset(partitions) for member_id, partitions in assignment.items()}
         self.assignment_epoch = self.epoch
         self._assigned_at = self._now_ms()
         return True
@@ -298,7 +298,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
 
     def _is_free_for(self, member: ConsumerMember, partition: TopicIdPartition) -> bool:
         """Return whether no other member has the partition."""
-        return not any(each.has(partition) for each in self.members.values() if each is not member)
+        return not any(owner.has(partition) for owner in self.members.values() if owner is not member)
 
     # Leaving.
 

@@ -100,24 +100,24 @@ class ConsumerMember(HeartbeatMember):
         it lists none. ``is_free`` says whether no other member has the partition.
         """
         before = (self.state, self.epoch, dict(self.assigned), dict(self.revoking))
-        wanted = {partition for partition in target if partition[0] in subscribed}
+        readable = {partition for partition in target if partition[0] in subscribed}
         if self.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, self.revoking):
-            self._revoke([each for each in self.assigned if each[0] not in subscribed])
+            self._revoke([partition for partition in self.assigned if partition[0] not in subscribed])
         elif not self.is_reconciled(epoch):
-            self._take(epoch, wanted, owned, is_free)
+            self._take(epoch, readable, owned, is_free)
         else:
-            self._drop([each for each in self.assigned if each[0] not in subscribed], owned)
+            self._drop([partition for partition in self.assigned if partition[0] not in subscribed], owned)
         return before != (self.state, self.epoch, self.assigned, self.revoking)
 
     def _take(
         self,
         epoch: int,
-        wanted: AbstractSet[TopicIdPartition],
+        target: AbstractSet[TopicIdPartition],
         owned: Collection[TopicIdPartition] | None,
         is_free: Callable[[TopicIdPartition], bool],
     ) -> None:
-        surplus = {each: since for each, since in self.assigned.items() if each not in wanted}
-        kept = {each: since for each, since in self.assigned.items() if each in wanted}
+        surplus = {partition: since for partition, since in self.assigned.items() if partition not in target}
+        kept = {partition: since for partition, since in self.assigned.items() if partition in target}
         # Rule 1: the epoch stays until the member has revoked the surplus.
         if surplus and _owns(owned, surplus):
             self.assigned, self.revoking = kept, surplus
@@ -125,8 +125,8 @@ class ConsumerMember(HeartbeatMember):
             self.previous_epoch: int = self.epoch
             return
         # Rules 2 and 3: the free partitions now, and the others when their owners have revoked them.
-        missing = wanted - kept.keys()
-        free = {each for each in missing if is_free(each)}
+        missing = target - kept.keys()
+        free = {partition for partition in missing if is_free(partition)}
         self.assigned = {**kept, **dict.fromkeys(sorted(free), epoch)}
         self.revoking = {}
         self.state = MemberState.UNRELEASED_PARTITIONS if free != missing else MemberState.STABLE
@@ -141,8 +141,8 @@ class ConsumerMember(HeartbeatMember):
             self.state = MemberState.UNREVOKED_PARTITIONS
             self._revoke(surplus)
         else:
-            for each in surplus:
-                del self.assigned[each]
+            for partition in surplus:
+                del self.assigned[partition]
         self.previous_epoch = self.epoch
 
     def _revoke(self, partitions: Collection[TopicIdPartition]) -> None:
@@ -155,4 +155,4 @@ def _owns(owned: Collection[TopicIdPartition] | None, partitions: Collection[Top
 
     It may if its heartbeat has no list of owned partitions.
     """
-    return owned is None or any(each in partitions for each in owned)
+    return owned is None or any(partition in partitions for partition in owned)

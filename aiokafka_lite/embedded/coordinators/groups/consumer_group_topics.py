@@ -41,21 +41,21 @@ class GroupTopics:
 
     def ids_of(self, member: ConsumerMember) -> set[bytes]:
         """Return the ids of a member's topics that exist."""
-        known = (self._metadata.topics.get(name) for name in self.names_of(member))
-        return {topic.topic_id for topic in known if topic is not None}
+        topics = self._metadata.topics
+        return {topics[name].topic_id for name in self.names_of(member) if name in topics}
 
     def partition_counts(self) -> dict[bytes, int]:
         """Return the number of partitions of each topic of a member, by the id of the topic, in the order of names."""
-        known = [self._metadata.topics.get(name) for name in sorted(self.names())]
-        return {topic.topic_id: len(topic.partitions) for topic in known if topic is not None}
+        topics = [self._metadata.topics[name] for name in sorted(self.names()) if name in self._metadata.topics]
+        return {topic.topic_id: len(topic.partitions) for topic in topics}
 
     def hash(self) -> int:
-        """Return a number that changes with the topics of members and with their partitions; 0 without topics."""
+        """Return a number that changes with the topics of members and with their partitions; 0 if there are none."""
         return topics_hash(self.partition_counts())
 
 
 def topics_hash(partition_counts: Mapping[bytes, int]) -> int:
-    """Return a number that changes with the topics, given by their ids, and with their partitions; 0 without topics."""
+    """Return a number that changes with the ids of the topics and with their partitions; 0 if there are none."""
     if not partition_counts:
         return 0
     text = repr(sorted(partition_counts.items()))

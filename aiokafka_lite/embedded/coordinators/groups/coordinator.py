@@ -68,7 +68,7 @@ class GroupCoordinator:
     def apply(self) -> None:
         """Load the partitions that this node leads after a change of leaders, and drop the others."""
         led = self.log.leader_epochs(self._node_id)
-        for index in [each for each in self._led if each not in led]:
+        for index in [index for index in self._led if index not in led]:
             del self._led[index]
             self._unload(index)
         for index, epoch in led.items():
@@ -77,9 +77,7 @@ class GroupCoordinator:
                 self._load(index)
 
     def check(self, group_id: str) -> ErrorCode:
-        """Return whether this node coordinates the group. The group with the empty name may have offsets, but no
-        members.
-        """
+        """Return NONE if this node coordinates the group. The group "" may have offsets, but no members."""
         return ErrorCode.NONE if self.log.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
     def stop(self) -> None:
@@ -90,28 +88,28 @@ class GroupCoordinator:
 
     def _unload(self, index: int) -> None:
         self.transactional.unload(index)
-        for group_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
+        for group_id in [group_id for group_id in self._hosted if self.log.partition_for(group_id) in (index, None)]:
             self._hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
 
     def _load(self, index: int) -> None:
-        found = self.log.read(index)
-        for producer_id, pending in found.pending.items():
+        records = self.log.read(index)
+        for producer_id, pending in records.pending.items():
             for (group_id, topic, number), committed in pending.items():
                 self.transactional.add(index, producer_id, group_id, {(topic, number): committed})
-        self._hosted.load(found)
+        self._hosted.load(records)
 
     # Membership.
 
     def join(
-        self, group_id: str, request: JoiningMember, *, require_member_id: bool, taken: bool = False
+        self, group_id: str, request: JoiningMember, *, require_member_id: bool, is_share_group: bool = False
     ) -> JoinResult | asyncio.Future[JoinResult]:
-        """JoinGroup. The first member creates the group, unless the id is ``taken`` by a share group."""
+        """Handle a JoinGroup request. The first member creates the group, unless the id belongs to a share group."""
         error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         low = self._settings.seconds("group.min.session.timeout.ms")
         high = self._settings.seconds("group.max.session.timeout.ms")
         if error is ErrorCode.NONE and not low <= request.session_timeout <= high:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and taken:
+        if error is ErrorCode.NONE and is_share_group:
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if error is ErrorCode.NONE and group_id not in self._hosted and request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -173,7 +171,7 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, group_id: str, request: MemberHeartbeat, may_describe: Callable[[str], bool]
     ) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
+        """Handle a ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
         group = self._consumer_group(group_id, request.epoch)
         if not request.member_id:
             request = request._replace(member_id=self._hosted.new_id())
@@ -182,7 +180,7 @@ class GroupCoordinator:
         return answer
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat of a member that leaves. Raises GroupRefusal."""
+        """Handle the ConsumerGroupHeartbeat of a member that leaves. Raises GroupRefusal."""
         return self._consumer_group(group_id, epoch).leave(member_id, instance_id, epoch)
 
     def _consumer_group(self, group_id: str, epoch: int) -> ConsumerGroup:
@@ -221,8 +219,7 @@ class GroupCoordinator:
         knows_epochs: bool = False,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Return whether to accept a commit: from a member of this generation, or, if there are no members, from any
-        client.
+        """Return NONE if a commit is accepted: by a member of this generation, or by any client if there is no member.
 
         A client that ``knows_epochs`` (OffsetCommit v9) can be a member of a consumer group, and a missing group is
         GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION. A ``transactional`` commit without a member is always
@@ -269,15 +266,15 @@ class GroupCoordinator:
     def _store(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
         hosted = self._hosted.host(group_id)
         for key, committed in offsets.items():
-            known = hosted.offsets.get(key)
+            former = hosted.offsets.get(key)
             # The offset that was written later counts, even if it is stored earlier, as with a transaction.
-            if known is None or known.log_offset < committed.log_offset:
+            if former is None or former.log_offset < committed.log_offset:
                 hosted.offsets[key] = committed
         if hosted.empty_since == NEVER:
             hosted.empty_since = self._now_ms()
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return whether a client may fetch the offsets of a group. Members of classic groups are never refused."""
+        """Return NONE if a client may fetch the offsets of a group. Members of classic groups are never refused."""
         hosted = self._hosted.get(group_id)
         if hosted is None or isinstance(hosted.group, Group):
             return ErrorCode.NONE
@@ -336,7 +333,7 @@ class GroupCoordinator:
     def clean_up(self) -> None:
         """Delete groups that have had no members and no offsets for ``offsets.retention.check.interval.ms``."""
         alive = {group.group_id for group in self.groups()}
-        for group_id in [each for each in self._hosted if each not in alive]:
+        for group_id in [group_id for group_id in self._hosted if group_id not in alive]:
             group = self._hosted[group_id].group
             # A member that got an id in advance is about to join.
             if isinstance(group, Group) and group.pending:
@@ -350,16 +347,14 @@ class GroupCoordinator:
     # Administration.
 
     def groups(self) -> list[AnyGroup]:
-        """Return the groups of this node. A group that lost its last member and offset stays in the list for some
-        minutes.
-        """
-        found = []
+        """Return the groups of this node. A group that lost its last member and offset stays for some minutes."""
+        groups = []
         recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
         for hosted in self._hosted.values():
             self._expire_offsets(hosted)
             if not hosted.group.is_empty or hosted.offsets or hosted.empty_since > recently:
-                found.append(hosted.group)
-        return found
+                groups.append(hosted.group)
+        return groups
 
     def group(self, group_id: str) -> AnyGroup | None:
         return next((group for group in self.groups() if group.group_id == group_id), None)
@@ -375,7 +370,7 @@ class GroupCoordinator:
         return self._hosted.read_only(group_id, records) if records else None
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups. The group must have no members."""
+        """Delete a group that has no members."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error

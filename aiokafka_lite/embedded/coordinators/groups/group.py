@@ -121,7 +121,7 @@ class Group:
     # Joining.
 
     def join(self, request: JoiningMember, *, require_member_id: bool) -> JoinResult | asyncio.Future[JoinResult]:
-        """Return a member joins, or joins again. ``require_member_id`` is True for JoinGroup v4 and later (KIP-394)."""
+        """Add a member, or let it join again. ``require_member_id`` is True for JoinGroup v4 and later (KIP-394)."""
         error = _join_error(self, request)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
@@ -188,10 +188,7 @@ class Group:
     def _returned(
         self, member: Member, old: Member, joining: asyncio.Future[JoinResult], error: ErrorCode, *, was_leader: bool
     ) -> None:
-        """Called when the replicas have the returned static member, or with an error.
-
-        After an error, the old member is restored.
-        """
+        """Answer the join of a returned static member when the replicas have it. An error restores the old one."""
         if member.joining is not joining:
             return  # a rebalance has answered the join, or the member has joined again or left
         if error is ErrorCode.NONE:
@@ -325,10 +322,7 @@ class Group:
         self._persist(self, assignments, partial(self._assigned, self.generation, assignments))
 
     def _assigned(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
-        """Called when the replicas have the assignments, or with an error.
-
-        After an error, the members have none and join again.
-        """
+        """Answer all syncs when the replicas have the assignments. After an error, all members join again."""
         if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
             return  # another rebalance has begun meanwhile
         for member in self.members.values():
@@ -371,7 +365,7 @@ class Group:
         return error
 
     def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Return whether this is a member of the present generation."""
+        """Return NONE if this is a member of the present generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.members.check(member_id, instance_id)
@@ -427,7 +421,7 @@ class Group:
 def check_commit(
     group: Group, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> ErrorCode:
-    """Return whether to accept a commit of offsets. A ``transactional`` commit need not name a member (KIP-447)."""
+    """Return NONE if a commit of offsets is accepted. A ``transactional`` one need not name a member (KIP-447)."""
     names_no_member = transactional and not member_id and instance_id is None
     if generation < 0 and (names_no_member or group.state is GroupState.EMPTY):
         return ErrorCode.NONE
@@ -443,9 +437,7 @@ def check_commit(
 
 
 def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
-    """Return the reason why a member may not join: the group is dead or full, or has no protocol in common with the
-    member.
-    """
+    """Return why a member may not join: the group is dead or full, or they have no protocol in common."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     fits = bool(request.protocol_type and request.protocols)
@@ -453,10 +445,10 @@ def _join_error(group: Group, request: JoiningMember) -> ErrorCode:
         fits = request.protocol_type == group.protocol_type and group.members.supports_any(request.protocols)
     if not fits:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    known = group.members.get(request.member_id)
-    if known is None:
+    member = group.members.get(request.member_id)
+    if member is None:
         places = len(group.members) + len(group.pending) - (request.member_id in group.pending)
-    elif group.state is GroupState.PREPARING_REBALANCE and known.joining is None:
+    elif group.state is GroupState.PREPARING_REBALANCE and member.joining is None:
         places = sum(1 for _ in group.members.joined())  # members that have joined keep their places
     else:
         places = 0
@@ -468,7 +460,8 @@ def _join_result(group: Group, member: Member) -> JoinResult:
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     if member.member_id == group.members.leader:
         members = tuple(
-            (each.member_id, each.instance_id, each.subscription(group.protocol)) for each in group.members.values()
+            (subscriber.member_id, subscriber.instance_id, subscriber.subscription(group.protocol))
+            for subscriber in group.members.values()
         )
     return JoinResult(
         ErrorCode.NONE,

@@ -48,18 +48,18 @@ def check_size(kind: str, members: Sized, max_size: int) -> None:
         raise GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
-def check_epoch(kind: str, epoch: int, known: int, previous: int, *, lists_only: bool) -> None:
-    """Refuse a heartbeat with another epoch than the ``known`` one of the member (rule 1). Raises GroupRefusal.
+def check_epoch(kind: str, epoch: int, present: int, previous: int, *, lists_only: bool) -> None:
+    """Refuse a heartbeat with another epoch than the member's ``present`` one (rule 1). Raises GroupRefusal.
 
     ``lists_only`` says whether the heartbeat lists no more than the member has.
     """
-    if epoch == known or (epoch < known and epoch == previous and lists_only):
+    if epoch == present or (epoch < present and epoch == previous and lists_only):
         return
-    size = "greater" if epoch > known else "smaller"
+    size = "greater" if epoch > present else "smaller"
     raise GroupRefusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({known}). The member must abandon all its partitions and rejoin.",
+        f"({present}). The member must abandon all its partitions and rejoin.",
     )
 
 
@@ -212,7 +212,7 @@ class HeartbeatGroup(ABC, Generic[M]):
     def _check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, has_had: Callable[[M], bool]
     ) -> ErrorCode:
-        """Return whether to accept a commit of offsets.
+        """Return NONE if a commit of offsets is accepted.
 
         ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
         """
@@ -227,7 +227,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return ErrorCode.ILLEGAL_GENERATION if transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return whether a client may fetch the committed offsets. A client that is not a member always may."""
+        """Return NONE if a client may fetch the committed offsets. A client that is not a member always may."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")

@@ -75,19 +75,19 @@ class HostedGroups(dict[str, HostedGroup]):
         """Return a random id of a member of a consumer group, in the form of Kafka's ids."""
         return base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
 
-    def load(self, found: GroupRecords) -> None:
+    def load(self, contents: GroupRecords) -> None:
         """Restore the groups and offsets of a partition of the log."""
-        for (group_id, topic, number), committed in found.offsets.items():
+        for (group_id, topic, number), committed in contents.offsets.items():
             hosted = self.host(group_id)
             hosted.offsets[topic, number] = committed
             hosted.empty_since = -1
-        for group_id, metadata in found.groups.items():
+        for group_id, metadata in contents.groups.items():
             hosted = self.host(group_id)
             assert isinstance(hosted.group, Group)
             _restore(hosted.group, metadata)
             # The group has been empty since this was written, not since this node loaded it.
             hosted.empty_since = -1 if metadata.members else metadata.current_state_timestamp
-        for group_id, records in found.consumer_groups.items():
+        for group_id, records in contents.consumer_groups.items():
             if records:
                 hosted = self.host(group_id)
                 group = self._group_of(group_id, records)
@@ -96,17 +96,14 @@ class HostedGroups(dict[str, HostedGroup]):
                 hosted.written = self._log.end_offset(group_id)
 
     def host(self, group_id: str) -> HostedGroup:
-        """Return the group of this id. If there is none, an empty classic group is made, as by the first commit of
-        offsets.
-        """
+        """Return the group of this id, or make an empty classic group, as the first commit of offsets does."""
         hosted = self.get(group_id)
         if hosted is None:
             hosted = self[group_id] = HostedGroup(self._classic_group(group_id), {}, self._now_ms())
         return hosted
 
     def classic(self, group_id: str) -> Group | ClassicMembers | None:
-        """Return the group for a classic member that joins; None if its members have another type and may not
-        migrate."""
+        """Return the group that a classic member joins; None if its members have another type and may not migrate."""
         hosted = self.host(group_id)
         if isinstance(hosted.group, Group):
             return hosted.group
@@ -188,7 +185,7 @@ class HostedGroups(dict[str, HostedGroup]):
         self._replace(hosted, classic)
         # The next generation is stored. If this node stops before the members have joined, its successor refuses their
         # generation, so they join there. Otherwise no member would get the partitions of the member that has left.
-        assignments = {name: each.assignment for name, each in classic.members.items()}
+        assignments = {name: member.assignment for name, member in classic.members.items()}
         self._store(classic, classic.generation + 1, assignments, lambda error: None)
         classic.rebalance()
         return True
@@ -244,7 +241,7 @@ class HostedGroups(dict[str, HostedGroup]):
 
     def assignors(self) -> list[str]:
         """Return the names of the assignors that members may choose, the default first."""
-        return [each.strip() for each in self._settings.value("group.consumer.assignors").split(",")]
+        return [name.strip() for name in self._settings.value("group.consumer.assignors").split(",")]
 
     def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
         self._store(group, group.generation, assignments, stored)

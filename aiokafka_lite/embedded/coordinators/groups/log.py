@@ -85,27 +85,27 @@ class GroupLog(CoordinatorLog):
 
     def read(self, index: int, end: int | None = None) -> GroupRecords:
         """Return the content of a partition, up to an offset if one is given."""
-        found = GroupRecords()
+        records = GroupRecords()
         for stored in self._batches(index):
             if end is not None and stored.last_offset >= end:
                 break
             batch = stored.view()
             if batch.is_control:
                 marker = read_marker(batch)
-                ended = {} if marker is None else found.pending.pop(marker.producer_id, {})
+                ended = {} if marker is None else records.pending.pop(marker.producer_id, {})
                 if marker is not None and marker.committed:
                     # The marker is behind both offsets, so the places of the offsets themselves decide which is later.
                     for name, committed in ended.items():
-                        known = found.offsets.get(name)
-                        if known is None or known.log_offset < committed.log_offset:
-                            found.offsets[name] = committed
+                        former = records.offsets.get(name)
+                        if former is None or former.log_offset < committed.log_offset:
+                            records.offsets[name] = committed
                 continue
             columns = batch.columns(MAX_DECOMPRESSED_SIZE)
-            offsets = found.pending.setdefault(batch.producer_id, {}) if batch.is_transactional else found.offsets
+            offsets = records.pending.setdefault(batch.producer_id, {}) if batch.is_transactional else records.offsets
             for key, value, log_offset in zip(columns.keys, columns.values, columns.offsets):
                 if key is not None:
-                    _replay(key, value, log_offset, offsets, found)
-        return found
+                    _replay(key, value, log_offset, offsets, records)
+        return records
 
     def read_replicated(self, group_id: str) -> dict[tuple[int, str], Buffer]:
         """Return the records of a consumer group up to the high watermark: all in-sync replicas have them."""
@@ -126,8 +126,8 @@ class GroupLog(CoordinatorLog):
         return _OF_MEMBERSHIP.get(error, error)
 
     def store(self, group_id: str, rows: Rows, stored: Callable[[ErrorCode], None]) -> None:
-        """Write the state of a group. ``stored`` is called with an error for its members, or with NONE when the
-        replicas have the records: at once, or within ``COMMIT_TIMEOUT``."""
+        """Write the state of a group, then call ``stored``, at once or within ``COMMIT_TIMEOUT``: with NONE when the
+        replicas have the records, or with an error for the members."""
         status = self.append_transactional(group_id, rows, (-1, -1), None)
         key, error = self._key(group_id), status.response.error
         if error is not ErrorCode.NONE:
@@ -145,8 +145,7 @@ class GroupLog(CoordinatorLog):
             waiting.add_done_callback(done)
 
     async def until_all_replicated(self, group_id: str) -> ErrorCode:
-        """Wait until the replicas have all records that the partition of a group has now. Returns an error for a
-        heartbeat.
+        """Wait until the replicas have all records that a group's partition has now. Returns the error for a heartbeat.
 
         A heartbeat that wrote nothing waits too: its answer may follow from records that the replicas do not have yet.
         """
@@ -181,29 +180,30 @@ def _replay(
     value: Buffer | None,
     log_offset: int,
     offsets: dict[OffsetKey, CommittedOffset],
-    found: GroupRecords,
+    records: GroupRecords,
 ) -> None:
+    """Apply one record to ``records``. A committed offset goes to ``offsets``: those that count, or a transaction's."""
     consumer = read_consumer_key(key)
     if consumer is not None:
         kind, group_id, member_id = consumer
-        records = found.consumer_groups.setdefault(group_id, {})
+        of_group = records.consumer_groups.setdefault(group_id, {})
         if value is None:
-            records.pop((kind, member_id), None)
+            of_group.pop((kind, member_id), None)
         else:
-            records[kind, member_id] = value
+            of_group[kind, member_id] = value
         return
     about = read_key(key)
     if isinstance(about, GroupMetadataKey):
         if value is None:
-            found.groups.pop(about.group, None)
+            records.groups.pop(about.group, None)
         else:
-            found.groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
+            records.groups[about.group] = decode_versioned(GroupMetadataValue, value)[0]
     elif isinstance(about, OffsetCommitKey):
         name = (about.group, about.topic, about.partition)
         if value is None:
             # A deleted offset must not come back when an open transaction commits.
-            for each in (found.offsets, *found.pending.values()):
-                each.pop(name, None)
+            for stored in (records.offsets, *records.pending.values()):
+                stored.pop(name, None)
         else:
             read = decode_versioned(OffsetCommitValue, value)[0]
             offsets[name] = CommittedOffset(

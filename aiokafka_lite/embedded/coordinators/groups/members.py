@@ -130,7 +130,7 @@ class Members(dict[str, Member]):
         member.leave(error)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return whether this is a member, and the present owner of its instance id."""
+        """Return NONE if this is a member, and the present owner of its instance id."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -153,9 +153,7 @@ class Members(dict[str, Member]):
         return bool(names & self._common_protocols(names))
 
     def elect_protocol(self) -> str | None:
-        """Return each member votes for the first of its protocols that all members support; a tie goes to the first
-        name.
-        """
+        """Let each member vote for the first of its protocols that all support; a tie goes to the first name."""
         common = self._common_protocols(set())
         votes: dict[str, int] = {}
         for member in self.values():

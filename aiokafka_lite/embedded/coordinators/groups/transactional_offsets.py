@@ -70,5 +70,5 @@ class TransactionalOffsets:
 
     def unload(self, index: int) -> None:
         """Drop the offsets of a partition of the offsets topic that the node no longer leads."""
-        for slot in [each for each in self._open if each[0] == index]:
+        for slot in [slot for slot in self._open if slot[0] == index]:
             del self._open[slot]

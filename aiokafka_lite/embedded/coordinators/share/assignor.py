@@ -19,9 +19,7 @@ def assign(
     partitions: Mapping[bytes, int],
     current: Mapping[str, Collection[TopicIdPartition]],
 ) -> Assignment:
-    """Return a new assignment. ``subscriptions`` has topic ids by member, ``partitions`` the partition counts of
-    topics.
-    """
+    """Return a new assignment. ``subscriptions`` are topic ids by member, ``partitions`` the counts of the topics."""
     assignment: Assignment = {member: [] for member in sorted(subscriptions)}
     subscribers: dict[tuple[str, ...], list[bytes]] = {}
     for topic, _ in sorted(partitions.items()):
@@ -52,7 +50,7 @@ def _spread(
                 missing[target] -= 1
     for member, room in rooms.items():
         # The partitions that lack the most members come first, so that no member is left with only its own partitions.
-        for target in sorted(missing, key=lambda each: -missing[each]):
+        for target in sorted(missing, key=lambda partition: -missing[partition]):
             if missing[target] and target not in owned[member] and len(owned[member]) < room:
                 owned[member].append(target)
                 missing[target] -= 1

@@ -216,7 +216,7 @@ class HostedShareGroups:
         """Drop the state of topics that were deleted."""
         alive = {topic.topic_id for topic in self._controller.topics.values()}
         for group in self._groups.values():
-            for topic_id in {each for each, _ in group.states} - alive:
+            for topic_id in {topic_id for topic_id, _ in group.states} - alive:
                 self.delete_topic(group, topic_id)
 
     # The log.
@@ -224,9 +224,9 @@ class HostedShareGroups:
     def load(self) -> None:
         """Read the groups from the logs of the brokers, after the cluster has started."""
         for key, value in self._records(OFFSETS_TOPIC):
-            found = read_group(key, value)
-            if found is not None:
-                group_id, epoch = found
+            read = read_group(key, value)
+            if read is not None:
+                group_id, epoch = read
                 self._groups.pop(group_id, None)
                 if epoch is not None:
                     self._groups[group_id] = ShareGroup(group_id, epoch)

@@ -144,14 +144,14 @@ class SharePartition:
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
         self.start_offset: int = start_offset
-        known = {
+        stored = {
             offset: _Record(batch.state, batch.delivery_count)
             for batch in batches
             for offset in range(max(batch.first, start_offset), batch.last + 1)
         }
-        self.end_offset: int = max(known, default=start_offset - 1) + 1
+        self.end_offset: int = max(stored, default=start_offset - 1) + 1
         # By offset, in order. A record without state was acquired when the state was written.
-        self._records = {each: known.get(each) or _Record() for each in range(start_offset, self.end_offset)}
+        self._records = {offset: stored.get(offset) or _Record() for offset in range(start_offset, self.end_offset)}
         self._move_start()
 
     def __repr__(self) -> str:
@@ -182,20 +182,20 @@ class SharePartition:
 
         An acquired record is stored in its state before the acquisition.
         """
-        found: list[StateBatch] = []
+        batches: list[StateBatch] = []
         for offset, record in self._records.items():
             state, count = record.state, record.delivery_count
             if state is RecordState.ACQUIRED:
                 state, count = RecordState.AVAILABLE, count - 1
-            last = found[-1] if found else None
+            last = batches[-1] if batches else None
             if last is not None and (last.last + 1, last.state, last.delivery_count) == (offset, state, count):
-                found[-1] = last._replace(last=offset)
+                batches[-1] = last._replace(last=offset)
             else:
-                found.append(StateBatch(offset, offset, state, count))
+                batches.append(StateBatch(offset, offset, state, count))
         # Records that were never delivered need no state at the end.
-        while found and found[-1].state is RecordState.AVAILABLE and found[-1].delivery_count == 0:
-            found.pop()
-        return found
+        while batches and batches[-1].state is RecordState.AVAILABLE and batches[-1].delivery_count == 0:
+            batches.pop()
+        return batches
 
     # Acquiring.
 
@@ -328,7 +328,7 @@ class SharePartition:
                     ErrorCode.INVALID_REQUEST,
                     f"Batch record not found. The {place} offset in request is past acquired records.",
                 )
-        found = []
+        acknowledged = []
         for offset in range(max(batch.first, self.start_offset), batch.last + 1):
             record = self._records.get(offset)
             if record is None:
@@ -338,8 +338,8 @@ class SharePartition:
             if record.member_id != member_id:
                 raise BadAcknowledgement(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             kind = batch.types[0] if len(batch.types) == 1 else batch.types[offset - batch.first]
-            found.append((record, _EVENTS[AcknowledgeType(kind)]))
-        return found
+            acknowledged.append((record, _EVENTS[AcknowledgeType(kind)]))
+        return acknowledged
 
     def _release(self, record: _Record, max_deliveries: int) -> None:
         event = RecordEvent.EXHAUST if record.delivery_count >= max_deliveries else RecordEvent.RELEASE
@@ -359,11 +359,11 @@ class SharePartition:
         )
 
     def _release_all(self, records: Iterable[_Record], max_deliveries: int) -> bool:
-        held = [record for record in records if record.state is RecordState.ACQUIRED]
-        for record in held:
+        acquired = [record for record in records if record.state is RecordState.ACQUIRED]
+        for record in acquired:
             self._release(record, max_deliveries)
         self._move_start()
-        return bool(held)
+        return bool(acquired)
 
     @property
     def next_expiry(self) -> float | None:
@@ -380,8 +380,8 @@ class SharePartition:
         """Drop the records before ``offset``, where the log starts now, also records that members have."""
         if offset <= self.start_offset:
             return
-        for each in [record for record in self._records if record < offset]:
-            del self._records[each]
+        for done in [record for record in self._records if record < offset]:
+            del self._records[done]
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
         self._move_start()
@@ -399,7 +399,7 @@ class SharePartition:
 def _whole_batches(
     batches: Sequence[tuple[int, int]], first: int, end: int, batch_size: int | None
 ) -> tuple[int, set[int]]:
-    """``end`` moved to the end of its record batch, and the starts of record batches at which another range begins."""
+    """Return ``end`` moved to the end of its record batch, and the starts of batches at which another range begins."""
     end = next(last + 1 for _, last in batches if last >= end - 1)
     splits = set[int]()
     if batch_size is not None and end - first > batch_size:

@@ -81,22 +81,22 @@ ShareFetchResult = dict[ShareKey, ShareFetched]
 class DelayedShareFetch(DelayedOperation[ShareFetchResult]):
     """A share fetch that waits for ``min_bytes``, for an error in a partition, or for its ``max_wait``."""
 
-    def __init__(self, parameters: ShareFetchParameters, wanted: Sequence[ShareKey], shares: SharePartitions) -> None:
+    def __init__(self, parameters: ShareFetchParameters, keys: Sequence[ShareKey], shares: SharePartitions) -> None:
         super().__init__(parameters.max_wait)
         self.parameters = parameters
-        self.wanted = wanted
+        self.share_keys = keys
         self.shares = shares
         self.fetched: ShareFetchResult = {}
 
     def try_complete(self) -> bool:
-        if self.shares.available_bytes(self.wanted, self.parameters.min_bytes) < self.parameters.min_bytes:
+        if self.shares.available_bytes(self.share_keys, self.parameters.min_bytes) < self.parameters.min_bytes:
             return False
-        self.fetched = self.shares.acquire(self.parameters, self.wanted)
-        is_ready = any(each.acquired or each.error is not ErrorCode.NONE for each in self.fetched.values())
+        self.fetched = self.shares.acquire(self.parameters, self.share_keys)
+        is_ready = any(fetched.acquired or fetched.error is not ErrorCode.NONE for fetched in self.fetched.values())
         return is_ready and self.force_complete()
 
     def on_expiration(self) -> None:
-        self.fetched = self.shares.acquire(self.parameters, self.wanted)
+        self.fetched = self.shares.acquire(self.parameters, self.share_keys)
 
     def result(self) -> ShareFetchResult:
         return self.fetched
@@ -191,9 +191,9 @@ class SharePartitions:
         if reset == "earliest":
             return replica.log.start_offset
         if reset.startswith("by_duration:"):
-            found = replica.log.offset_for_time(self._now_ms() - duration_ms(reset.partition(":")[2]))
-            if found is not None:
-                return min(found.offset, self._end(group_id, replica))
+            record = replica.log.offset_for_time(self._now_ms() - duration_ms(reset.partition(":")[2]))
+            if record is not None:
+                return min(record.offset, self._end(group_id, replica))
         return self._end(group_id, replica)
 
     def _end(self, group_id: str, replica: Partition) -> int:
@@ -205,22 +205,20 @@ class SharePartitions:
 
     # Reading.
 
-    async def fetch(self, parameters: ShareFetchParameters, wanted: Sequence[ShareKey]) -> ShareFetchResult:
+    async def fetch(self, parameters: ShareFetchParameters, keys: Sequence[ShareKey]) -> ShareFetchResult:
         """Acquire records now, or wait up to ``max_wait`` if there are none."""
-        operation = DelayedShareFetch(parameters, wanted, self)
-        if parameters.max_wait <= 0 or not wanted:
+        operation = DelayedShareFetch(parameters, keys, self)
+        if parameters.max_wait <= 0 or not keys:
             operation.on_expiration()
             return operation.result()
         names = self._metadata.topic_name
-        keys = [(names(topic_id) or "", index) for _, (topic_id, index) in wanted]
-        return await self._replica_manager.fetch_purgatory.wait(operation, keys)
+        partitions = [(names(topic_id) or "", index) for _, (topic_id, index) in keys]
+        return await self._replica_manager.fetch_purgatory.wait(operation, partitions)
 
-    def available_bytes(self, wanted: Iterable[ShareKey], enough: int) -> int:
-        """Return the bytes behind the next records of the partitions, up to about ``enough``; ``enough`` after any
-        error.
-        """
+    def available_bytes(self, keys: Iterable[ShareKey], enough: int) -> int:
+        """Return the bytes from the next records on, up to about ``enough``; ``enough`` if a partition has an error."""
         total = 0
-        for key in wanted:
+        for key in keys:
             try:
                 replica, share = self._find(key)
             except NotLeader:
@@ -230,11 +228,11 @@ class SharePartitions:
                 break
         return total
 
-    def acquire(self, parameters: ShareFetchParameters, wanted: Iterable[ShareKey]) -> ShareFetchResult:
+    def acquire(self, parameters: ShareFetchParameters, keys: Iterable[ShareKey]) -> ShareFetchResult:
         """Acquire records of the partitions in turn, up to the limits."""
         result: ShareFetchResult = {}
         room, records = parameters.max_bytes, parameters.max_records
-        for key in wanted:
+        for key in keys:
             try:
                 fetched = self._acquire(key, parameters, room, records)
             except NotLeader as error:
@@ -301,9 +299,7 @@ class SharePartitions:
             self._save(key, share)
 
     def _still_led(self, key: ShareKey) -> SharePartition | None:
-        """Return a share partition that this node leads. If it no longer leads the partition, drops it and returns
-        None.
-        """
+        """Return a share partition that this node leads. Drops it and returns None if another node leads it now."""
         try:
             return self._find(key)[1]
         except NotLeader:
@@ -341,14 +337,14 @@ class SharePartitions:
 
 
 def _read(log: Log, offset: int, end: int, room: int) -> list[StoredBatch]:
-    """Whole batches from ``offset`` on that end before ``end``: up to ``room`` bytes, but at least one batch."""
-    found: list[StoredBatch] = []
+    """Return the batches from ``offset`` on that end before ``end``: up to ``room`` bytes, but at least one."""
+    batches: list[StoredBatch] = []
     for batch in log.batches_from(offset):
-        if batch.last_offset >= end or (found and batch.size > room):
+        if batch.last_offset >= end or (batches and batch.size > room):
             break
-        found.append(batch)
+        batches.append(batch)
         room -= batch.size
-    return found
+    return batches
 
 
 def _aborted(replica: Partition, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:

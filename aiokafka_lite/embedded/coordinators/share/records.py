@@ -111,9 +111,9 @@ def encode_state(state: ShareState, now_ms: int) -> bytes:
 
 def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, ShareState | None]:
     """Return the key and the state of a share partition; the state of a deleted partition is None."""
-    found = decode_versioned(ShareSnapshotKey, key)[0]
+    about = decode_versioned(ShareSnapshotKey, key)[0]
     if value is None:
-        return found, None
+        return about, None
     read = decode_versioned(ShareSnapshotValue, value)[0]
     batches = [
         StateBatch(
@@ -124,4 +124,4 @@ def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, Sha
         )
         for state_batch in read.state_batches
     ]
-    return found, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))
+    return about, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))

@@ -88,7 +88,11 @@ class ShareSessions:
         self, session: ShareSession, added: Collection[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> None:
         """Add and drop partitions. Raises SessionRefused if the sessions of the node would have too many."""
-        if added and sum(len(each.partitions) for each in self._sessions.values()) + len(added) > MOST_PARTITIONS:
+        if (
+            added
+            and sum(len(open_session.partitions) for open_session in self._sessions.values()) + len(added)
+            > MOST_PARTITIONS
+        ):
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if session.epoch != 1:
             session.unanswered.update(key for key in added if key not in session.partitions)
@@ -99,7 +103,7 @@ class ShareSessions:
 
     def of_connection(self, connection_id: int) -> Iterator[tuple[SessionKey, ShareSession]]:
         """Remove the sessions of a connection that has ended, and yield them."""
-        for key in [key for key, each in self._sessions.items() if each.connection_id == connection_id]:
+        for key in [key for key, session in self._sessions.items() if session.connection_id == connection_id]:
             yield key, self._sessions.pop(key)
 
     def clear(self) -> None:

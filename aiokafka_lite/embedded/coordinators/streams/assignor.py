@@ -39,7 +39,7 @@ def assign_tasks(
     tasks = [(name, number) for name, count in counts.items() for number in range(count)]
     tasks.sort(key=lambda task: (task[1], task[0]))
     kept = frozenset(stateful)
-    return _Assignment(members, tasks).assign([each for each in tasks if each[0] in kept], standby_replicas)
+    return _Assignment(members, tasks).assign([task for task in tasks if task[0] in kept], standby_replicas)
 
 
 class _Assignment:
@@ -54,15 +54,15 @@ class _Assignment:
 
     def assign(self, stateful: list[TaskId], standby_replicas: int) -> dict[str, Tasks]:
         """Distribute the active tasks, then the standby tasks of the ``stateful`` ones."""
-        was_active = {task: name for name, each in self._members.items() for task in each.target.active}
+        was_active = {task: name for name, member in self._members.items() for task in member.target.active}
         was_standby: dict[TaskId, list[str]] = {}
-        for name, each in self._members.items():
-            for task in each.target.standby:
+        for name, member in self._members.items():
+            for task in member.target.standby:
                 was_standby.setdefault(task, []).append(name)
         # First, active tasks stay where they were active. Then they move to members that have their state as a standby.
         waiting = self._keep([(task, [was_active[task]] if task in was_active else []) for task in self._tasks])
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
-        queue = _Queue(self._members, {name: len(each) for name, each in self._active.items()})
+        queue = _Queue(self._members, {name: len(tasks) for name, tasks in self._active.items()})
         self._add_active(waiting, queue)
         for name, active in self._active.items():
             for task in active:
@@ -73,13 +73,13 @@ class _Assignment:
                 self._add_standby(task, [*was_standby.get(task, []), *earlier], queue)
         return {name: Tasks(frozenset(self._active[name]), frozenset(self._standby[name])) for name in self._members}
 
-    def _keep(self, wanted: list[tuple[TaskId, list[str]]]) -> list[TaskId]:
+    def _keep(self, candidates: list[tuple[TaskId, list[str]]]) -> list[TaskId]:
         """Leave active tasks where they were, up to the share of each member. Returns the other tasks."""
         low, extra = divmod(len(self._tasks), len(self._members))
-        fuller = sum(len(each) > low for each in self._active.values())
+        fuller = sum(len(tasks) > low for tasks in self._active.values())
         waiting = []
-        for task, names in wanted:
-            name = min(names, key=lambda each: len(self._active[each]), default=None)
+        for task, names in candidates:
+            name = min(names, key=lambda member: len(self._active[member]), default=None)
             if name is None or len(self._active[name]) >= low + (fuller < extra):
                 waiting.append(task)
             else:
@@ -101,16 +101,16 @@ class _Assignment:
         Balance comes first: a process that had the task and is fuller than others does not get it. If all processes
         have the task, no standby task is added, as in Kafka.
         """
-        taken = self._processes_with[task]
-        name = queue.first(taken)
+        processes = self._processes_with[task]
+        name = queue.first(processes)
         if name is None:
             return
-        for each in earlier:
-            if self._members[each].process_id not in taken and queue.loads[each] <= queue.loads[name]:
-                name = each
+        for member in earlier:
+            if self._members[member].process_id not in processes and queue.loads[member] <= queue.loads[name]:
+                name = member
                 break
         self._standby[name].add(task)
-        taken.append(self._members[name].process_id)
+        processes.append(self._members[name].process_id)
         queue.add_task(name)
 
 
@@ -150,20 +150,20 @@ class _Queue:
     def first(self, without: Collection[str]) -> str | None:
         """Return the first member of a process that is not in ``without``. None if there is no such process."""
         passed = []
-        found = None
-        while found is None and self._heap:
+        member = None
+        while member is None and self._heap:
             entry = self._heap[0]
             *_, name, process = entry
             current = entry == self._entry(process)
             if current and process not in without:
-                found = name
+                member = name
             else:
                 heappop(self._heap)
                 if current:
                     passed.append(entry)
         for entry in passed:
             heappush(self._heap, entry)
-        return found
+        return member
 
     def _entry(self, process: str) -> tuple[int, float, int, str, str]:
         names = self._names[process]

@@ -166,7 +166,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         """Handle the heartbeat of a new or known member. Raises GroupRefusal."""
         member = self._find_for(request)
         topology = self._topology_for(request.topology)
-        partitions = {name: len(each.partitions) for name, each in self._metadata.topics.items()}
+        partitions = {name: len(topic.partitions) for name, topic in self._metadata.topics.items()}
         configured = tasks_of(topology, partitions)
         if configured.status is None and request.owned is not None:
             _check_tasks(request.owned, configured)
@@ -217,9 +217,9 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
     def _refresh(self, topology: StreamsTopology, configured: TopologyTasks, *, changed: bool) -> None:
         """Begin a new epoch if a member ``changed``, or if the topology or its topics did (rule 2)."""
         topics = self._metadata.topics
-        known = [topics[name] for name in required_topics(topology) if name in topics]
+        existing = [topics[name] for name in required_topics(topology) if name in topics]
         basis = (
-            topics_hash({each.topic_id: len(each.partitions) for each in known}),
+            topics_hash({topic.topic_id: len(topic.partitions) for topic in existing}),
             topology.epoch if configured.status is None else -1,
             self._setting("streams.num.standby.replicas"),
         )
@@ -264,7 +264,8 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
             return [Status(StreamsStatusCode.ASSIGNMENT_DELAYED, text)]
         configured = self.configured
         members = {
-            name: TaskMember(each.process_id, self.targets.get(name, NO_TASKS)) for name, each in self.members.items()
+            name: TaskMember(member.process_id, self.targets.get(name, NO_TASKS))
+            for name, member in self.members.items()
         }
         is_ready = configured is not None and configured.status is None
         counts = configured.counts if configured is not None and is_ready else {}
@@ -382,7 +383,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         self.members.clear()
         self.targets.clear()
         self.stored.restore(records)
-        for (kind, name), value in sorted(records.items(), key=lambda each: each[0]):  # a member before its tasks
+        for (kind, name), value in sorted(records.items(), key=lambda record: record[0]):  # a member before its tasks
             if kind == STREAMS_GROUP:
                 group = decode_versioned(StreamsGroupMetadataValue, value)[0]
                 self.epoch: int = group.epoch
@@ -409,18 +410,18 @@ def _endpoints(
 ) -> dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]]:
     """Return the partitions of each application, of its active and of its standby tasks."""
     sources = {subtopology.subtopology_id: source_topics(subtopology) for subtopology in topology.subtopologies}
-    found: dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]] = {}
+    endpoints: dict[tuple[str, int], tuple[list[PartitionKey], list[PartitionKey]]] = {}
     for member in members.values():
         if member.endpoint is None:
             continue
-        for keys, tasks in zip(found.setdefault(member.endpoint, ([], [])), member.tasks):
+        for keys, tasks in zip(endpoints.setdefault(member.endpoint, ([], [])), member.tasks):
             keys += [
                 (name, number)
                 for subtopology, number in sorted(tasks)
                 for name in sources.get(subtopology, ())
                 if metadata.partition_state((name, number)) is not None
             ]
-    return found
+    return endpoints
 
 
 def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:

@@ -111,9 +111,9 @@ class StreamsMember(HeartbeatMember):
         # As in Kafka, a task that this heartbeat frees is free from the next one on, also for the member itself.
         present = list(members)
         missing, missing_standby = target.active - kept.keys(), target.standby - kept_standby
-        taken = self._free_of(missing, present, as_active=True)
+        free = self._free_of(missing, present, as_active=True)
         taken_standby = self._free_of(missing_standby, present, as_active=False)
-        self.active = {**kept, **dict.fromkeys(sorted(taken), epoch)}
+        self.active = {**kept, **dict.fromkeys(sorted(free), epoch)}
         self.standby = kept_standby | taken_standby
         self.revoking, self.revoking_standby = {}, frozenset()
         self.state = TaskState.STABLE if self.tasks == target else TaskState.UNRELEASED_TASKS

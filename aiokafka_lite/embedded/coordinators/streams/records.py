@@ -105,7 +105,7 @@ class StreamsGroupTopologyValue(Message):
 
 
 def task_ids(tasks: Iterable[TaskId]) -> list[StreamsTaskIds]:
-    """Tasks by subtopology, both in order."""
+    """Return the tasks by subtopology, both in order."""
     numbered = by_topic(sorted(tasks))
     return [StreamsTaskIds(subtopology_id=name, partitions=numbers) for name, numbers in numbered.items()]
 

@@ -172,22 +172,21 @@ def _task_counts(
 
 
 def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -> int:
-    """Return the number of partitions of a topic; 0 if it is not decided yet. As in Kafka, a topic that exists
-    decides."""
+    """Return the number of partitions of a topic, 0 until it is decided. As in Kafka, a topic that exists decides."""
     return existing.get(name) or decided.get(name, 0)
 
 
 def _at(places: Iterable[int], topics: Sequence[str], subtopology: StreamsSubtopology) -> list[str]:
     """Return the topics at these places of a list."""
-    found = []
+    named = []
     for place in places:
         if not 0 <= place < len(topics):
             text = (
                 f"A copartition group of subtopology {subtopology.subtopology_id} has the place {place}, but the list "
             )
             raise GroupRefusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{text}of its topics has {len(topics)} topics.")
-        found.append(topics[place])
-    return found
+        named.append(topics[place])
+    return named
 
 
 @dataclass(slots=True, eq=False)
@@ -282,16 +281,16 @@ def _copartition(
         text = "Following topics do not have the same number of partitions"
         shown = ", ".join(f"{name}={count}" for name, count in deciding.items())
         raise _Unready(StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS, f"{text}: [{{{shown}}}]")
-    wanted = next(iter(deciding.values()), 0) or max(counts.values())
+    count = next(iter(deciding.values()), 0) or max(counts.values())
     for name in counts.keys() & repartition.keys():
         own = repartition[name].partitions
-        if own and own != wanted:
+        if own and own != count:
             raise _Unready(
                 StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions "
-                f"[{wanted}] of the source topic.",
+                f"[{count}] of the source topic.",
             )
-        decided[name] = wanted
+        decided[name] = count
 
 
 def _shown(topics: Collection[str]) -> str:

@@ -111,11 +111,11 @@ class TransactionCoordinator:
         )
 
     def apply(self) -> None:
-        """After a change of leaders, load the partitions that this node leads, and drop all others."""
+        """Load the partitions that this node leads after a change of leaders, and drop the others."""
         led = self.log.leader_epochs(self._node_id)
         # A new epoch of this leader loads the ids again, because markers carry the epoch of their coordinator and
         # leaders of partitions refuse an older one.
-        for index in [each for each, epoch in self._led.items() if led.get(each) != epoch]:
+        for index in [index for index, epoch in self._led.items() if led.get(index) != epoch]:
             del self._led[index]
             self._unload(index)
         for index, epoch in led.items():
@@ -124,7 +124,7 @@ class TransactionCoordinator:
                 self._load(index, epoch)
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Return whether this node coordinates a transactional id."""
+        """Return NONE if this node coordinates a transactional id."""
         is_here = self.log.partition_for(transactional_id) in self._led
         return ErrorCode.NONE if is_here else ErrorCode.NOT_COORDINATOR
 
@@ -135,7 +135,11 @@ class TransactionCoordinator:
 
     def _unload(self, index: int) -> None:
         # None: without the topic, no transactional id belongs to this node.
-        for transactional_id in [each for each in self._hosted if self.log.partition_for(each) in (index, None)]:
+        for transactional_id in [
+            transactional_id
+            for transactional_id in self._hosted
+            if self.log.partition_for(transactional_id) in (index, None)
+        ]:
             del self._hosted[transactional_id]
 
     def _load(self, index: int, epoch: int) -> None:
@@ -150,7 +154,7 @@ class TransactionCoordinator:
     # Requests of producers.
 
     async def initialize(self, transactional_id: str, timeout_ms: int, old: tuple[int, int] | None) -> ProducerResult:
-        """InitProducerId. ``old`` is the producer id and epoch of a producer that continues, None for a new one."""
+        """Handle an InitProducerId. ``old`` is the id and epoch of a producer that continues, None for a new one."""
         error = self.check(transactional_id)
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -212,8 +216,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
-        """Return an error code for each partition: TRANSACTION_ABORTABLE if the producer's transaction does not have
-        it.
+        """Return NONE for each partition of the producer's transaction, TRANSACTION_ABORTABLE for any other.
 
         If the producer itself is refused, all partitions get the code of the refusal.
         """
@@ -224,13 +227,13 @@ class TransactionCoordinator:
             decisions.check_producer(hosted.value, *producer)
         except TransactionRefused as refusal:
             return dict.fromkeys(partitions, refusal.code)
-        known = hosted.value.partitions
-        return {key: ErrorCode.NONE if key in known else ErrorCode.TRANSACTION_ABORTABLE for key in partitions}
+        added = hosted.value.partitions
+        return {key: ErrorCode.NONE if key in added else ErrorCode.TRANSACTION_ABORTABLE for key in partitions}
 
     async def end(
         self, transactional_id: str, producer: tuple[int, int], *, commit: bool, generation: int
     ) -> ProducerResult:
-        """EndTxn. It is answered when the decision is in the log."""
+        """Handle an EndTxn. It is answered when the decision is in the log."""
         hosted, error = self._find_idle(transactional_id)
         if hosted is None:
             return ProducerResult(error)

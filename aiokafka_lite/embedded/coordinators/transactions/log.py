@@ -24,7 +24,7 @@ class TransactionLog(CoordinatorLog):
 
     def read(self, index: int) -> dict[str, TransactionMetadata]:
         """Return the transactional ids of a partition."""
-        found: dict[str, TransactionMetadata] = {}
+        transactions: dict[str, TransactionMetadata] = {}
         for stored in self._batches(index):
             columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
             for key, value in zip(columns.keys, columns.values):
@@ -32,10 +32,10 @@ class TransactionLog(CoordinatorLog):
                     continue
                 name = decode_versioned(TransactionLogKey, key)[0].transactional_id
                 if value is None:
-                    found.pop(name, None)
+                    transactions.pop(name, None)
                 else:
-                    found[name] = _decode(name, decode_versioned(TransactionLogValue, value)[0])
-        return found
+                    transactions[name] = _decode(name, decode_versioned(TransactionLogValue, value)[0])
+        return transactions
 
     async def write(self, transaction: TransactionMetadata, timeout: float) -> ErrorCode:
         """Write a transactional id, or the end of a dead one, and wait up to ``timeout`` seconds for the replicas.

@@ -96,9 +96,9 @@ class TransactionRequests:
         """Write a marker at the leader of its partition. Retry until the request succeeds, or is no longer needed."""
         pause = FIRST_PAUSE
         while is_wanted():
-            held = self._held.get(key)
-            if held is not None:
-                await held.wait()
+            released = self._held.get(key)
+            if released is not None:
+                await released.wait()
                 continue
             if await self._try_marker(sender, key, marker) in _SETTLED:
                 return

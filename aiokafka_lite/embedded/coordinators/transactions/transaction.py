@@ -164,7 +164,7 @@ def initialize(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> TransactionMetadata:
-    """InitProducerId. ``old`` is the producer's id and epoch, None for a new producer.
+    """Decide an InitProducerId. ``old`` is the producer's id and epoch, None for a new producer.
 
     ``new_producer_id`` is used if the epoch is exhausted. While a transaction is open the next value is
     PREPARE_EPOCH_FENCE: the coordinator has to abort it, and the client has to ask again.
@@ -220,7 +220,7 @@ def fence(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 def abort_fenced(
     transaction: TransactionMetadata, generation: int, new_producer_id: Callable[[], int], now_ms: int
 ) -> TransactionMetadata:
-    """Return the abort by the coordinator, after ``fence``: it takes the next epoch, also in generation 1.
+    """Abort a transaction after ``fence``. The abort takes the next epoch, also in generation 1.
 
     In generation 2 the producer may continue with InitProducerId; in generation 1 it is fenced.
     """
@@ -258,7 +258,7 @@ def add_partitions(
     now_ms: int,
     generation: int,
 ) -> TransactionMetadata:
-    """AddPartitionsToTxn and AddOffsetsToTxn. The first partitions begin the transaction."""
+    """Decide an AddPartitionsToTxn or AddOffsetsToTxn. The first partitions begin the transaction."""
     _check_ended(transaction)
     check_producer(transaction, producer_id, producer_epoch)
     added = frozenset(partitions)
@@ -284,7 +284,7 @@ def end(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> TransactionMetadata:
-    """EndTxn. ``new_producer_id`` is for generation 2, if the epoch is exhausted."""
+    """Decide an EndTxn. ``new_producer_id`` is for generation 2, if the epoch is exhausted."""
     if generation < GENERATION_2:
         return _end_generation_1(transaction, producer_id, producer_epoch, commit=commit, now_ms=now_ms)
     return _end_generation_2(
@@ -314,7 +314,7 @@ def _end_generation_2(
     new_producer_id: Callable[[], int],
     now_ms: int,
 ) -> TransactionMetadata:
-    """EndTxn in generation 2. The epoch shows whether the request is repeated: each transaction has its own epoch."""
+    """Decide an EndTxn of generation 2. Each transaction has its own epoch, so the epoch shows a repeated request."""
     state, present = transaction.state, transaction.producer_epoch
     overflowed = transaction.previous_producer_id == producer_id and (producer_epoch, present) == (LAST_EPOCH, 0)
     is_repeated = overflowed or present == producer_epoch + 1
@@ -359,8 +359,7 @@ def _repeated(transaction: TransactionMetadata, *, commit: bool) -> TransactionM
 
 
 def complete(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Return the value after all markers are written. In generation 2 the next transaction may have a new producer
-    id."""
+    """Return the value after all markers are written. Generation 2 may give the next transaction a new producer id."""
     changes: dict[str, object] = {}
     if transaction.next_producer_id != NO_PRODUCER_ID:
         changes = {

@@ -55,7 +55,7 @@ async def verify_partitions(
     if not adds and not _is_enabled(broker):
         return dict.fromkeys(batches, VerificationResult(ErrorCode.NONE))
     answers: dict[PartitionKey, VerificationResult] = {}
-    asked: dict[PartitionKey, Verification] = {}
+    unverified: dict[PartitionKey, Verification] = {}
     for key, batch in batches.items():
         partition = broker.replica_manager.partitions.get(key)
         verification = ONGOING  # no question is asked: without a leader on this node, the append fails
@@ -70,12 +70,14 @@ async def verify_partitions(
         if verification is ONGOING:
             answers[key] = VerificationResult(ErrorCode.NONE, ONGOING)
         else:
-            asked[key] = verification
-    if asked:
-        producer = next((batch.producer_id, batch.producer_epoch) for key, batch in batches.items() if key in asked)
-        errors = await _ask(broker, transactional_id, producer, list(asked), verify_only=not adds)
+            unverified[key] = verification
+    if unverified:
+        producer = next(
+            (batch.producer_id, batch.producer_epoch) for key, batch in batches.items() if key in unverified
+        )
+        errors = await _ask(broker, transactional_id, producer, list(unverified), verify_only=not adds)
         for key, error in errors.items():
-            answers[key] = VerificationResult(_for_producer(error, adds=adds, abortable=abortable), asked[key])
+            answers[key] = VerificationResult(_for_producer(error, adds=adds, abortable=abortable), unverified[key])
     return answers
 
 
@@ -105,8 +107,7 @@ async def _ask(
 
 
 def _for_producer(error: ErrorCode, *, adds: bool, abortable: bool) -> ErrorCode:
-    """Return the error, as a producer expects it. NOT_ENOUGH_REPLICAS makes an old producer retry without new
-    metadata."""
+    """Return the error that a producer expects. NOT_ENOUGH_REPLICAS makes an old one retry without new metadata."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and not abortable:
