@@ -85,7 +85,7 @@ wheels: .venv/bin/python
 	@.venv/bin/auditwheel show dist/*-$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])')-*.whl
 
 demo: .venv/.demo
-	@.venv/bin/aiokafka-lite demo --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
+	@.venv/bin/python examples/demo.py --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))
 
 lint: .venv/.development
 	@.venv/bin/ruff check --quiet .

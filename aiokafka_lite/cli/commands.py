@@ -23,7 +23,6 @@ from . import (
     leaders,
     log_dirs,
     offsets,
-    pipeline,
     quotas,
     records,
     share_groups,
@@ -466,28 +465,6 @@ async def bench(
     return await run_bench(shared.connection, shared.output, load)
 
 
-@plain_command(application, examples="aiokafka-lite demo --records 1000000")
-def demo(
-    bootstrap_server: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Kafka to use; by default an embedded cluster of 3 brokers.")
-    ] = None,
-    records: Annotated[int, typer.Option(min=1, help="Number of records.")] = 100_000,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Run the Spark pipeline as well; requires the extra demo.")
-    ] = False,
-    output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory for the pipeline's Parquet files, chart and log.")
-    ] = Path("demo-output"),
-) -> None:
-    """Send records, read them back, and check every one.
-
-    Then three members of a group share a topic. Without --bootstrap-server, all of it runs on an embedded cluster.
-    """
-    from .demo import demo as run_demo
-
-    raise typer.Exit(run(lambda: run_demo(bootstrap_server, records, output if spark else None)))
-
-
 @plain_command(
     application,
     examples="""
@@ -578,7 +555,6 @@ def broker(
 command(application, examples=offsets.EXAMPLES)(offsets.offsets)
 command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
 command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
-plain_command(application, examples=pipeline.EXAMPLES)(pipeline.pipeline)
 for _name, _module in {
     "topics": topics,
     "groups": groups,

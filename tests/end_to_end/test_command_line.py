@@ -10,7 +10,6 @@ import pytest
 from aiokafka_lite import Producer
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end import terminal
-from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, broker
 
 
@@ -18,28 +17,6 @@ async def run(*arguments: str) -> tuple[int, str]:
     """Return the exit status, and all that was printed."""
     outcome = await terminal.run(*arguments)
     return outcome.status, outcome.text + outcome.errors
-
-
-async def test_the_demo_brings_every_record_back(kafka: Kafka) -> None:
-    status, output = await run("demo", "--records", "3000", "--bootstrap-server", kafka.bootstrap_servers)
-    assert status == 0, output
-    assert "all 3,000 records came back exactly once, unchanged, and in order per key" in output
-    assert f"{3000:,}" in output
-    assert "the group processed all" in output
-
-
-async def test_the_demo_brings_its_own_cluster() -> None:
-    status, output = await run("demo", "--records", "1000")
-    assert status == 0, output
-    assert "embedded cluster of three brokers" in output
-
-
-async def test_the_demo_says_in_one_line_that_no_broker_is_there() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    status, output = await run("demo", "--bootstrap-server", address)
-    assert status == 1
-    assert address in output
-    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

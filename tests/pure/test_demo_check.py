@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite import Record
-from aiokafka_lite.cli.demo import KEYS, PARTITIONS, Check, content_of
-from aiokafka_lite.cli.demo_group import Load
 from aiokafka_lite.types import TimestampType
+from demo import KEYS, PARTITIONS, Check, content_of
+from demo_group import Load
 
 COUNT = 2 * KEYS + 10
 

@@ -9,46 +9,46 @@ import pytest
 
 pytest.importorskip("typer")
 
-from aiokafka_lite.cli.demo_spark import CITIES, FIRST, SPAN, WINDOW, Row, draw, expected, faults, order
+from demo_spark import CITIES, FIRST, SPAN, WINDOW, Row, draw, expected, faults, order
 
 COUNT = 2_000
-WANTED = expected(COUNT)
-Found = list[Row]
+EXPECTED = expected(COUNT)
+Rows = list[Row]
 
 
 def test_right_windows_have_no_fault() -> None:
-    assert faults("topic", WANTED, WANTED) == []
+    assert faults("topic", EXPECTED, EXPECTED) == []
 
 
-def changed(found: Found) -> Found:
-    first, *rest = found
+def changed(rows: Rows) -> Rows:
+    first, *rest = rows
     return [first._replace(cents=first.cents + 1), *rest]
 
 
-WRONG: dict[str, tuple[Callable[[Found], Found], list[str]]] = {
-    "missing": (lambda found: found[1:], ["is missing"]),
-    "repeated": (lambda found: [*found, found[0]], ["must not be"]),
+WRONG: dict[str, tuple[Callable[[Rows], Rows], list[str]]] = {
+    "missing": (lambda rows: rows[1:], ["is missing"]),
+    "repeated": (lambda rows: [*rows, rows[0]], ["must not be"]),
     "changed": (changed, ["must not be", "is missing"]),
-    "invented": (lambda found: [*found, Row(FIRST + SPAN, CITIES[0], 1, 1)], ["must not be"]),
+    "invented": (lambda rows: [*rows, Row(FIRST + SPAN, CITIES[0], 1, 1)], ["must not be"]),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_each_fault_is_detected(kind: str) -> None:
     change, complaints = WRONG[kind]
-    found = faults("Parquet", change(WANTED), WANTED)
-    assert len(found) == len(complaints)
-    assert all(complaint in fault for fault, complaint in zip(found, complaints))
+    messages = faults("Parquet", change(EXPECTED), EXPECTED)
+    assert len(messages) == len(complaints)
+    assert all(complaint in message for message, complaint in zip(messages, complaints))
 
 
 def test_all_orders_are_in_the_windows_of_one_hour() -> None:
-    assert sum(each.orders for each in WANTED) == COUNT
-    assert {each.city for each in WANTED} == set(CITIES)
-    assert {each.window for each in WANTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}
+    assert sum(row.orders for row in EXPECTED) == COUNT
+    assert {row.city for row in EXPECTED} == set(CITIES)
+    assert {row.window for row in EXPECTED} == {FIRST + WINDOW * number for number in range(SPAN // WINDOW)}
     times = [order(number, COUNT)[2] for number in range(COUNT)]
     assert times == sorted(times)
 
 
 def test_the_chart_is_an_image(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert draw(WANTED, tmp_path / "chart.png", source="2,000 orders").read_bytes().startswith(b"\x89PNG")
+    assert draw(EXPECTED, tmp_path / "chart.png", source="2,000 orders").read_bytes().startswith(b"\x89PNG")

@@ -31,6 +31,8 @@ __all__ = ["kafka", "servers"]
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
+PIPELINE = ROOT / "examples" / "pipeline.py"
+"""The program whose queries are tested as a user runs them."""
 
 EVERY_SPARK = {
     # Tests are short: the best code of Java's compiler costs more than it saves, two thirds more CPU time in all.

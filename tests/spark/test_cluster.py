@@ -1,4 +1,4 @@
-"""The pipeline command on a standalone cluster, with two workers that do not have this package."""
+"""The pipeline of examples/ on a standalone cluster, with two workers that do not have this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
-from tests.spark.conftest import EVERY_SPARK, ROOT
+from tests.spark.conftest import EVERY_SPARK, PIPELINE, ROOT
 from tests.spark.test_exactly_once import values_in
 from tests.spark.test_pipeline import CLOSING, order
 
@@ -96,7 +96,7 @@ async def test_the_pipeline_ships_itself_to_two_workers_and_keeps_its_secrets(
             await until_logged(tmp_path / str(number) / "log", "Successfully registered with master")
         program = await processes.enter_async_context(
             running(
-                *(sys.executable, "-m", "aiokafka_lite", "pipeline", "--master", master),
+                *(sys.executable, str(PIPELINE), "--master", master),
                 *("-b", cluster.bootstrap_servers, "--topic", "orders", "--event-time", "at", "--window", "1 hour"),
                 *("--schema", "city STRING, cents BIGINT, at TIMESTAMP", "--group-by", "city"),
                 *("--aggregate", "sum(cents) AS cents", "--to-topic", "by-city", "--to-files", f"{tmp_path}/out"),

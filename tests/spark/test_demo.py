@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import EVERY_SPARK
+from tests.spark.conftest import EVERY_SPARK, ROOT
 
 pytestmark = pytest.mark.long
 
 pytest.importorskip("matplotlib")
 
-COMMAND = (sys.executable, "-c", "from aiokafka_lite.cli import main; main()")
+DEMO = ROOT / "examples" / "demo.py"
 TIMEOUT = 240.0
 
 
 async def test_the_demo_ends_with_right_windows_and_a_chart(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(*COMMAND, "demo", "--records", "1000", "--spark", "--output", str(tmp_path)),
+        *(sys.executable, str(DEMO), "--records", "1000", "--spark", "--output", str(tmp_path)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         env=os.environ | EVERY_SPARK,

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import Consumer, EmbeddedCluster, Header, Producer, TopicPartition
-from aiokafka_lite.spark.pipeline import AVAILABLE_NOW, Plan, QueryPipeline
+from pipeline_queries import AVAILABLE_NOW, Plan, QueryPipeline
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import begun, on_spark
 from tests.spark.test_exactly_once import forget_the_last_commit, values_in

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.spark.jvm import use_java
-from tests.spark.conftest import ENVIRONMENT
+from tests.spark.conftest import ENVIRONMENT, PIPELINE
 from tests.spark.test_pipeline import order
 
 pytestmark = pytest.mark.long
@@ -29,7 +29,7 @@ async def program(cluster: EmbeddedCluster, directory: Path, *arguments: str) ->
     environment = os.environ | ENVIRONMENT | {"PYTHONWARNINGS": "ignore"}
     with (directory / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiokafka_lite", "pipeline"),
+            *(sys.executable, str(PIPELINE)),
             *("-b", cluster.bootstrap_servers, "--topic", "orders"),
             *("--schema", "cents INT, at TIMESTAMP", "--event-time", "at", "--window", "1 minute"),
             *("--to-files", f"{directory}/out", "--checkpoint", f"{directory}/checkpoint"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from aiokafka_lite import Admin, Producer
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.waiting import DEADLINE
+
+DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
 
 
 @pytest.mark.parametrize("options", [(), ("--group", "readers"), ("--group", "queue", "--share")], ids=" ".join)
@@ -37,7 +40,7 @@ def test_consume_ends_when_its_reader_closes_the_pipe(server: EmbeddedKafkaServe
 
 
 def test_the_demo_succeeds_when_its_reader_closes_the_pipe() -> None:
-    command = [sys.executable, "-m", "aiokafka_lite", "demo", "--records", "100"]
+    command = [sys.executable, str(DEMO), "--records", "100"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -1,4 +1,4 @@
-"""``aiokafka-lite demo``: records through Kafka and back, each one checked.
+"""Sends records through Kafka and back, and checks each one: ``python examples/demo.py``, or ``make demo``.
 
 Each record must be read once, unchanged, at the acknowledged offset, and after the earlier records with the same key. A
 group (``demo_group``) follows, and on request a Spark pipeline (``demo_spark``).
@@ -6,32 +6,27 @@ group (``demo_group``) follows, and on request a Spark pipeline (``demo_spark``)
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
 from array import array
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import typer
-
-from ..admin import Admin
-from ..arguments import plural
-from ..embedded import EmbeddedCluster
-from ..producer import Producer
-from ..types import Header, Record
-from .demo_group import group_demo
-from .demo_results import CHUNK, read_all, show_result
-from .demo_spark import check_installed, spark_demo
-from .terminal.connection import TIMEOUT
-from .terminal.temporary import temporary_topic
+from aiokafka_lite import Admin, EmbeddedCluster, Header, Producer, Record
+from aiokafka_lite.arguments import plural
+from aiokafka_lite.cli.terminal.run import run
+from aiokafka_lite.cli.terminal.temporary import temporary_topic
+from demo_group import group_demo
+from demo_results import CHUNK, read_all, show_result
+from demo_spark import check_installed, spark_demo
 
 PARTITIONS = 3
 KEYS = 1000
 
 
 def content_of(number: int) -> tuple[bytes, bytes, tuple[Header, ...]]:
-    """Return a record's key, one of a thousand; its value of about a hundred bytes, which no other record has; its
-    headers.
-    """
+    """Return a record's key, one of a thousand, its unique value of about a hundred bytes, and its headers."""
     value = b'{"order": %d, "customer": %d, "note": "%s"}' % (number, number % KEYS, b"x" * 60)
     return b"customer-%03d" % (number % KEYS), value, (Header("sent-by", b"aiokafka-lite demo"),)
 
@@ -72,22 +67,22 @@ class Check:
         missing = sum(map(len, self._sent)) - self.read
         return [*self._faults, *([f"{plural(missing, 'record')} did not come back"] if missing else [])]
 
-    def _fault(self, partition: int, offset: int, what: str) -> None:
-        self._faults.append(f"partition {partition} offset {offset} {what}")
+    def _fault(self, partition: int, offset: int, fault: str) -> None:
+        self._faults.append(f"partition {partition} offset {offset} {fault}")
 
 
 async def demo(bootstrap_server: str | None, count: int, spark_output: Path | None) -> int:
-    """Run the demo, with Spark if there is a directory for its output; 0 if all checks pass, else 1."""
+    """Run the demo, with Spark if there is a directory for its output. Return 0 if all checks pass, else 1."""
     if spark_output is not None:
         check_installed()
     async with AsyncExitStack() as stack:
         if bootstrap_server is None:
             servers = (await stack.enter_async_context(EmbeddedCluster(brokers=3))).bootstrap_servers
-            typer.echo(f"embedded cluster of three brokers at {servers}")
+            print(f"embedded cluster of three brokers at {servers}")
         else:
             servers = bootstrap_server
-            typer.echo(f"Kafka at {servers}")
-        admin = await stack.enter_async_context(Admin(servers, api_timeout=TIMEOUT))
+            print(f"Kafka at {servers}")
+        admin = await stack.enter_async_context(Admin(servers, api_timeout=10.0))
         status = await _round_trip(servers, admin, count) or await group_demo(servers, admin)
         if status or spark_output is None:
             return status
@@ -100,11 +95,11 @@ async def _round_trip(servers: str, admin: Admin, count: int) -> int:
         began = time.perf_counter()
         await _produce(servers, topic, count, check)
         produced = time.perf_counter()
-        typer.echo(f"produced {_rate(count, produced - began)}, each acknowledged by all in-sync replicas")
+        print(f"produced {_rate(count, produced - began)}, each acknowledged by all in-sync replicas")
         async for records in read_all(servers, topic, PARTITIONS, count):
             for record in records:
                 check.received(record)
-        typer.echo(f"consumed {_rate(check.read, time.perf_counter() - produced)}, each checked")
+        print(f"consumed {_rate(check.read, time.perf_counter() - produced)}, each checked")
     return show_result(check.result(), f"all {count:,} records came back exactly once, unchanged, and in order per key")
 
 
@@ -123,3 +118,27 @@ async def _produce(servers: str, topic: str, count: int, check: Check) -> None:
 def _rate(count: int, seconds: float) -> str:
     size = len(content_of(count)[1]) * count / 1e6
     return f"{count:,} records in {seconds:.2f} s: {count / seconds:,.0f} records/s, {size / seconds:.1f} MB/s"
+
+
+def main() -> None:
+    """Run the demo, with the options of the command line."""
+    parser = argparse.ArgumentParser(description="Send records, read them back, and check every one.")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="Kafka to use; by default an embedded cluster of 3 brokers"
+    )
+    parser.add_argument("--records", type=int, default=100_000, help="number of records; 100,000 by default")
+    parser.add_argument("--spark", action="store_true", help="run the Spark pipeline as well; requires the extra demo")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        help="directory for Parquet files, chart and log",
+    )
+    options = parser.parse_args()
+    # Print each line at once, also into a pipe.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.exit(run(lambda: demo(options.bootstrap_server, options.records, options.output if options.spark else None)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """The Spark part of the demo: orders go through the pipeline, and its sums are checked in Parquet and in a topic.
 
-The pipeline is ``aiokafka-lite pipeline`` in a process of its own. Its windows are compared with sums that plain Python
-makes of the same orders.
+The pipeline is ``pipeline.py``, beside this file, in a process of its own. Its windows are compared with sums that
+plain Python makes of the same orders.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
-import typer
 
-from ..admin import Admin
-from ..extras import extra
-from ..producer import Producer
-from ..spark.jvm import find_java
-from ..types import Record
-from .demo_results import CHUNK, read_all, show_result
-from .terminal.temporary import temporary_topic
+from aiokafka_lite import Admin, Producer, Record
+from aiokafka_lite.cli.terminal.temporary import temporary_topic
+from aiokafka_lite.extras import extra
+from aiokafka_lite.spark.jvm import find_java
+from demo_results import CHUNK, read_all, show_result
 
 ORDERS = 50_000
 CITIES = ("Lima", "Oslo", "Rome", "Tokyo")
 COLORS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
 """Colors that color-blind people can tell apart (Okabe and Ito). Black numbers can be read on each of them."""
 PARTITIONS = 3
+PIPELINE = Path(__file__).with_name("pipeline.py")
 FIRST = datetime(2026, 1, 1, 9, tzinfo=UTC)
 SPAN = timedelta(hours=1)
 WINDOW = timedelta(minutes=10)
@@ -51,7 +49,7 @@ class Row(NamedTuple):
 
 
 def order(number: int, count: int) -> tuple[str, int, datetime]:
-    """City, amount in cents and time of an order. The times rise over ``SPAN``."""
+    """Return the city, the amount in cents and the time of an order. The times rise over ``SPAN``."""
     at = FIRST + SPAN * (number / count)
     return CITIES[number % 7 % len(CITIES)], 100 + number * 37 % 9_900, at.replace(microsecond=0)
 
@@ -69,12 +67,12 @@ def expected(count: int) -> list[Row]:
     return [Row(window, city, len(cents), sum(cents)) for (window, city), cents in amounts.items()]
 
 
-def faults(place: str, found: Iterable[Row], wanted: Iterable[Row]) -> list[str]:
-    """Return the errors in the found rows: wrong, repeated and missing ones. ``place`` says where they were found."""
-    present, right = Counter(found), Counter(wanted)
-    wrong = [(each, f"must not be {each.orders} orders of {each.cents} cents") for each in present - right]
-    missing = [(each, "is missing") for each in right - present]
-    return [f"{place}: {each.city} from {each.window:%H:%M} {what}" for each, what in wrong + missing]
+def faults(place: str, rows: Iterable[Row], right_rows: Iterable[Row]) -> list[str]:
+    """Return the errors in the rows: wrong, repeated and missing ones. ``place`` says where the rows were read."""
+    present, right = Counter(rows), Counter(right_rows)
+    wrong = [(row, f"must not be {row.orders} orders of {row.cents} cents") for row in present - right]
+    missing = [(row, "is missing") for row in right - present]
+    return [f"{place}: {row.city} from {row.window:%H:%M} {fault}" for row, fault in wrong + missing]
 
 
 def check_installed() -> None:
@@ -85,7 +83,7 @@ def check_installed() -> None:
 
 
 async def spark_demo(servers: str, admin: Admin, output: Path) -> int:
-    """Run the pipeline after ``check_installed``; 0 if all sums are right. The files stay in ``output``."""
+    """Run the pipeline after ``check_installed``. Return 0 if all sums are right. The files stay in ``output``."""
     directory = output / secrets.token_hex(4)
     directory.mkdir(parents=True)
     async with (
@@ -93,20 +91,20 @@ async def spark_demo(servers: str, admin: Admin, output: Path) -> int:
         temporary_topic(admin, "by-city", PARTITIONS) as by_city,
     ):
         await _produce(servers, orders)
-        typer.echo(f"{ORDERS:,} orders of one hour are in topic {orders}; Spark aggregates them:")
+        print(f"{ORDERS:,} orders of one hour are in topic {orders}; Spark aggregates them:")
         began = time.perf_counter()
         if not await _run_pipeline(servers, orders, by_city, directory):
             return 1
-        typer.echo(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
+        print(f"  {time.perf_counter() - began:.1f} s, including the start of Java and Spark")
         in_parquet = list(read_parquet(directory / "windows"))
         # A topic has each window at least once, so equal windows count once there.
         in_topic = {_row_of(record) async for records in read_all(servers, by_city, PARTITIONS) for record in records}
-    wanted = expected(ORDERS)
-    wrong = faults("Parquet", in_parquet, wanted) + faults("topic", in_topic, wanted)
+    right = expected(ORDERS)
+    wrong = faults("Parquet", in_parquet, right) + faults("topic", in_topic, right)
     chart = directory / "windows.png"
     if not wrong:
         draw(in_parquet, chart, source=f"{ORDERS:,} orders in topic {orders}")
-    return show_result(wrong, f"all {len(wanted)} sums are right, in Parquet and in the topic; chart: {chart}")
+    return show_result(wrong, f"all {len(right)} sums are right, in Parquet and in the topic; chart: {chart}")
 
 
 async def _produce(servers: str, topic: str) -> None:
@@ -120,7 +118,7 @@ async def _produce(servers: str, topic: str) -> None:
 
 
 async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path) -> bool:
-    """Run the pipeline until it has read all orders. Its output is shown; Spark's log goes to a file."""
+    """Run the pipeline until it has read all orders. Print its output; Spark's log goes to a file."""
     arguments = [
         *("--bootstrap-server", servers, "--topic", orders, "--schema", "city STRING, cents BIGINT, at TIMESTAMP"),
         *("--event-time", "at", "--window", f"{WINDOW // timedelta(minutes=1)} minutes", "--group-by", "city"),
@@ -131,7 +129,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
     log = directory / "spark.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiokafka_lite", "pipeline", *arguments),
+            *(sys.executable, str(PIPELINE), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
@@ -141,7 +139,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
         try:
             assert process.stdout is not None
             async for line in process.stdout:
-                typer.echo(f"  {line.decode().rstrip()}")
+                print(f"  {line.decode().rstrip()}")
             status = await process.wait()
         finally:
             if process.returncode is None:  # the demo was stopped, and the pipeline must stop too
@@ -152,7 +150,7 @@ async def _run_pipeline(servers: str, orders: str, by_city: str, directory: Path
                     process.kill()
     if status:
         end = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        typer.echo("\n".join([f"the pipeline failed; the end of {log}:", *end]))
+        print("\n".join([f"the pipeline failed; the end of {log}:", *end]))
     return status == 0
 
 

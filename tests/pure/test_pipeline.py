@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("pyspark")
 
-from aiokafka_lite.cli import main, pipeline
-from aiokafka_lite.cli.pipeline import client_options, reason
+import pipeline
 from aiokafka_lite.cli.terminal.connection import ConnectionOptions
+from pipeline import client_options, main, reason
 
 REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
 COMPLETE = (*REQUIRED, "--to-topic", "u")
@@ -29,7 +28,7 @@ COPY = ("--topic", "t", "--checkpoint", "c", "--to-topic", "u")
             (*COPY, "--group-by", "a", "--aggregate", "sum(a)"),
             "nothing to aggregate; leave out --group-by, --aggregate",
         ),
-        (COMPLETE[2:], "Missing option '--topic'"),
+        (COMPLETE[2:], "the following arguments are required: --topic"),
         ((*COMPLETE, "--conf", "spark.ui.enabled"), "conf must be NAME=VALUE, got 'spark.ui.enabled'"),
         ((*COMPLETE, "-X", "acks"), "property must be NAME=VALUE, got 'acks'"),
         ((*COMPLETE, "-X", "sasl.password=secret"), "use sasl.password=env:VARIABLE"),
@@ -47,9 +46,8 @@ def test_a_wrong_argument_is_one_line_and_status_2(
     arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "_run", None)  # the next step: it would start Spark
-    monkeypatch.setattr(sys, "argv", ["aiokafka-lite", "pipeline", *arguments])
     with pytest.raises(SystemExit) as ended:
-        main()
+        main(arguments)
     printed = capsys.readouterr().err
     assert ended.value.code == 2
     assert printed.startswith("aiokafka-lite: ")

@@ -1,4 +1,4 @@
-"""Copies or aggregates a topic to files and to another topic: ``aiokafka-lite pipeline``.
+"""The Spark queries of ``pipeline.py``, which copy or aggregate a topic to files and to another topic.
 
 A row is an unchanged record, the fields of its JSON, or a window of event time, aggregated from the JSON. A window is
 written when the watermark has passed its end.
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from . import FORMAT
-from .listener import LagListener, lags_of
-from .options import AT_LEAST_ONCE, EXACTLY_ONCE, KAFKA_PREFIX
-from .pausable import PAUSE, PausableDataSource
+from aiokafka_lite.spark import FORMAT, LagListener
+from aiokafka_lite.spark.listener import lags_of
+from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, KAFKA_PREFIX
+from aiokafka_lite.spark.pausable import PAUSE, PausableDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -126,7 +126,7 @@ def windows(rows: DataFrame, plan: Plan) -> DataFrame:
 
 
 def as_records(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Windows as records: the key is JSON of the window and its groups, the value is JSON of the whole row."""
+    """Return windows as records: the key is JSON of the window and its groups, the value is JSON of the whole row."""
     key = functions.struct("window_start", *map(_column, plan.group_by))
     return rows.select(functions.to_json(key).alias("key"), functions.to_json(functions.struct("*")).alias("value"))
 
@@ -202,9 +202,9 @@ class QueryPipeline:
                 rows = as_records(self._parsed(), plan)
             else:
                 rows = self._records(COLUMNS_COPIED, includeHeaders="true")
-            of_kafka = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
+            properties = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
             delivery = EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE
-            yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **of_kafka})
+            yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **properties})
 
     def describe(self) -> Iterator[str]:
         """Yield a description of ``run``: a line for each destination. Nothing is started.
@@ -289,7 +289,7 @@ class ProgressListener(LagListener):
             self._report_line(f"{lag}{tail}")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
-        """A query has ended. This is its last event."""
+        """Note that a query has ended. This is its last event."""
         super().onQueryTerminated(event)
         with self._changed:
             self._ended.add(str(event.runId))

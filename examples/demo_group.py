@@ -12,15 +12,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import anyio
-import typer
 
-from ..admin import Admin
-from ..aio.deadline import deadline
-from ..aio.service import unwrapped
-from ..consumer import Consumer
-from ..producer import Producer
-from .demo_results import STALLED_AFTER, show_result
-from .terminal.temporary import temporary_topic
+from aiokafka_lite import Admin, Consumer, Producer
+from aiokafka_lite.aio.deadline import deadline
+from aiokafka_lite.aio.service import unwrapped
+from aiokafka_lite.cli.terminal.temporary import temporary_topic
+from demo_results import STALLED_AFTER, show_result
 
 PARTITIONS = 6
 MEMBERS = 3
@@ -47,7 +44,7 @@ class Load:
                 await asyncio.sleep(PAUSE)
 
     def faults(self) -> list[str]:
-        """Records that were never processed or never written. Processing twice is allowed."""
+        """Return the records that were never processed or never written. Processing twice is allowed."""
         missing = [f"record {number} was not processed" for number in range(self.written) if not self.processed[number]]
         unknown = [number for number in self.processed if not 0 <= number < self.written]
         return missing + [f"record {number} was never written" for number in unknown]
@@ -77,7 +74,7 @@ class _Member:
 
 
 async def group_demo(servers: str, admin: Admin) -> int:
-    """Three members join one by one, then the first leaves; 0 if every record was processed, else 1."""
+    """Let three members join one by one, then the first leave. Return 0 if every record was processed, else 1."""
     load = Load()
     try:
         async with (
@@ -106,10 +103,10 @@ async def _settle(present: list[_Member], load: Load, producer: Producer, topic:
 
     def is_settled() -> bool:
         owned = [member.owned for member in present]
-        equal = all(len(each) == PARTITIONS // len(present) for each in owned)
-        return equal and set().union(*owned) == set(range(PARTITIONS))
+        are_equal = all(len(partitions) == PARTITIONS // len(present) for partitions in owned)
+        return are_equal and set().union(*owned) == set(range(PARTITIONS))
 
     began = time.perf_counter()
     await load.write_until(is_settled, producer, topic)
     shares = " | ".join(",".join(map(str, member.owned)) for member in present)
-    typer.echo(f"group of {len(present)}: partitions {shares}, settled in {time.perf_counter() - began:.2f} s")
+    print(f"group of {len(present)}: partitions {shares}, settled in {time.perf_counter() - began:.2f} s")
