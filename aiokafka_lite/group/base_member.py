@@ -62,17 +62,14 @@ class BaseMember(ABC):
         """Whether the member is closed and has nothing left to do."""
         return self._closing and self.state in (MemberState.UNJOINED, MemberState.FATAL)
 
+    @abstractmethod
     def handle(self, event: Event) -> list[Action]:
         """Handle an event, and return the actions in their order. A FATAL member returns none."""
-        if self.state is MemberState.FATAL:
-            # Close still counts, because ``close()`` waits until ``is_gone`` is true.
-            self._closing |= isinstance(event, Close)
-            return []
-        return self._handle(event)
 
-    @abstractmethod
-    def _handle(self, event: Event) -> list[Action]:
-        """Handle an event in a state other than FATAL."""
+    def _ignore(self, event: Event) -> list[Action]:
+        """Handle an event in FATAL. Close still counts, because ``close()`` waits until ``is_gone`` is true."""
+        self._closing |= isinstance(event, Close)
+        return []
 
     @abstractmethod
     def _send_leave(self) -> list[Action]:
@@ -80,6 +77,8 @@ class BaseMember(ABC):
 
     def _advance(self, event: MemberEvent) -> None:
         self.state = next_state(self.transitions, self.state, event)
+        if self.state in (MemberState.UNJOINED, MemberState.FENCED, MemberState.FATAL):
+            assert not self.partitions.owned, "in UNJOINED, FENCED and FATAL the member owns nothing"
 
     def _fail(self, error: KafkaError) -> list[Action]:
         # The loss comes before the error, because the reader must stop before the user gets the error.

@@ -13,8 +13,7 @@ from ..errors import ErrorCode, KafkaTimeout, ProtocolError
 from ..net.connection import Purpose
 from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, SyncGroupResponse
 from ..protocol.versions import VersionTable
-from ..settings.config import ClientConfig, GroupConfig
-from .counters import RequestCounters
+from ..settings.config import GroupConfig
 from .events import (
     Action,
     AwaitJoin,
@@ -47,17 +46,6 @@ earlier."""
 GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""
 
-LARGE_GROUP = 20_000
-"""The partitions of a group, plus its members times its topics, from which the leader computes the assignment in a
-thread. Each of them costs up to 10 us, and with 50,000 members the computation would hold the event loop for a
-second."""
-
-LARGE_SUBSCRIPTIONS = 128 << 10
-"""Bytes of all subscriptions from which the leader reads them in a thread."""
-
-MEMBER_BYTES = 128
-"""What a member counts beside its subscription."""
-
 BYTES_OF_A_NUMBER = 4
 """The size of a partition number in an assignment."""
 
@@ -66,48 +54,29 @@ PROBLEMS_LOGGED = 10
 
 
 class ClassicProtocol:
-    """The classic protocol of one member. Owner: the ``MemberRunner``.
-
-    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. The member is read, never changed.
-    """
+    """The classic protocol of one member. Owner: the ``MemberRunner``. The member is read, never changed."""
 
     def __init__(
         self,
         client: Client,
         config: GroupConfig,
-        client_config: ClientConfig,
         member: Member,
-        counters: RequestCounters,
         *,
         requests: MemberRequests,
         topics: TopicWatcher,
         spawn: Spawn,
-        is_overdue: Callable[[], bool],
         post: Callable[[Event], None],
         reading: Reading,
     ) -> None:
         self._client = client
         self._config = config
-        self._client_config = client_config
         self._member = member
         self._requests = requests
         self._topics = topics
         self._spawn = spawn
         self._post = post
         self._backoff = client.retry_backoff()
-        self._heartbeats = Heartbeats(
-            client,
-            config,
-            requests.channel,
-            member,
-            counters,
-            place=requests.place,
-            is_overdue=is_overdue,
-            post=post,
-            on_answer=lambda code, node_id: requests.record(code, node_id, "Heartbeat"),
-            on_error=requests.report,
-            reading=reading,
-        )
+        self._heartbeats = Heartbeats(client, config, member, requests, post=post, reading=reading)
 
     @property
     def calm_at(self) -> float:
@@ -117,19 +86,6 @@ class ClassicProtocol:
     def start(self) -> None:
         """Start the tasks that run at the same time as requests."""
         self._spawn(self._heartbeats.run, name="heartbeats")
-
-    def is_large(self, event: Event) -> bool:
-        """Return whether the member takes long to handle this event, because it leads a large group."""
-        match event:
-            case JoinAnswer():
-                sizes = [MEMBER_BYTES + len(member.metadata) for member in event.response.members]
-                return sum(sizes) > LARGE_SUBSCRIPTIONS
-            case TopicsGathered():
-                leadership = self._member.leadership
-                members = 0 if leadership is None else len(leadership.members)
-                return members * len(event.topics) + sum(map(len, event.topics.values())) > LARGE_GROUP
-            case _:
-                return False
 
     def perform(self, action: Action) -> None:
         """Send the request of this action."""
@@ -180,7 +136,7 @@ class ClassicProtocol:
             return action.request
 
         # The coordinator answers only when all members have joined, or when the rebalance timeout is over.
-        timeout = max(self._client_config.request_timeout, self._config.time_to_rebalance + JOIN_MARGIN)
+        timeout = max(self._client.config.request_timeout, self._config.time_to_rebalance + JOIN_MARGIN)
         response, node_id = await self._requests.channel.send(build, purpose=Purpose.GROUP, timeout=timeout)
         self._requests.record(ErrorCode.of(response.error_code), node_id, "JoinGroup")
         return JoinAnswer(action.attempt, response)
@@ -200,7 +156,7 @@ class ClassicProtocol:
 
     async def _sync(self, action: SendSync) -> SyncAnswer:
         response, node_id = await self._requests.channel.send(
-            lambda versions: action.request, purpose=Purpose.GROUP, timeout=self._client_config.request_timeout
+            lambda versions: action.request, purpose=Purpose.GROUP, timeout=self._client.config.request_timeout
         )
         self._requests.record(ErrorCode.of(response.error_code), node_id, "SyncGroup")
         return SyncAnswer(action.attempt, response, await self._problem_of(response))
@@ -224,6 +180,6 @@ class ClassicProtocol:
         return await self._requests.channel.send(
             lambda versions: leave_request(self._config.group_id, action, versions, by_id=by_id),
             purpose=Purpose.OTHER,  # a JoinGroup that waits at the coordinator must not delay it
-            timeout=self._client_config.request_timeout,
+            timeout=self._client.config.request_timeout,
             at_most=LeaveGroupRequest.MANY_MEMBERS.before if by_id else None,
         )

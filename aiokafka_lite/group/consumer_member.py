@@ -64,7 +64,6 @@ from .events import (
 )
 from .ownership import NO_GENERATION
 from .requests import (
-    SHORTEST_INTERVAL,
     UNKNOWN_ERRORS_TOLERATED,
     heartbeat_interval,
     is_final,
@@ -98,6 +97,8 @@ FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.
 
 _S, _E = MemberState, MemberEvent
 
+_SENDING = (_S.JOINING, _S.STABLE, _S.REVOKING)
+
 TRANSITIONS: Transitions[MemberState, MemberEvent] = {
     _S.UNJOINED: {_E.JOIN: _S.JOINING, _E.LEAVE: _S.LEAVING},
     _S.JOINING: {_E.JOIN: _S.JOINING, _E.JOINED: _S.STABLE, _E.LEAVE: _S.LEAVING, _E.FAIL: _S.FATAL},
@@ -114,6 +115,50 @@ class _Sent(NamedTuple):
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition]
+
+
+class _Target:
+    """The last assignment of the coordinator, which names topics by id, and the names that metadata has for them.
+
+    Owner: the ``ConsumerMember``.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, tuple[int, ...]] = {}  # the partitions of each topic id
+        self._names: dict[bytes, str] = {}
+        self._unnamed_answers = 0  # answers with an unnamed topic since all fields were sent for one (rule 6)
+
+    @property
+    def has_unnamed_topics(self) -> bool:
+        """Whether metadata lacks the name of a topic."""
+        return len(self._names) < len(self.numbers)
+
+    @property
+    def ids(self) -> dict[str, bytes]:
+        """The ids of the named topics, by name."""
+        return {name: topic_id for topic_id, name in self._names.items()}
+
+    def name(self, names: Mapping[bytes, str]) -> None:
+        """Store the names of the topics. A known name stays, because metadata drops deleted topics."""
+        self._names = {
+            topic_id: name
+            for topic_id in self.numbers
+            if (name := names.get(topic_id, self._names.get(topic_id))) is not None
+        }
+
+    def partitions(self, topics: frozenset[str]) -> frozenset[TopicPartition]:
+        """Return the partitions of these topics."""
+        return frozenset(
+            TopicPartition(name, number)
+            for topic_id, name in self._names.items()
+            if name in topics
+            for number in self.numbers[topic_id]
+        )
+
+    def must_be_repeated(self) -> bool:
+        """Count an answer with an unnamed topic. Returns whether the coordinator should repeat the assignment."""
+        self._unnamed_answers = (self._unnamed_answers + 1) % UNNAMED_ANSWERS
+        return self._unnamed_answers == 0
 
 
 class ConsumerMember(BaseMember):
@@ -141,17 +186,15 @@ class ConsumerMember(BaseMember):
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack)
         self.strategy: str = assignor or ""
-        self.has_unnamed_topics: bool = False
-        """Whether metadata lacks the name of an assigned topic id (rule 6)."""
+        self.heartbeat_interval: float | None = None
+        """The seconds between two heartbeats that the coordinator asks for; None before its first answer."""
         self._rebalance_timeout = rebalance_timeout
         self._instance_wait = session_timeout + SESSION_MARGIN
         self._unreleased_since: float | None = None  # rule 9: the loop's time
         self._assignor = assignor
         self._new_id = new_id
-        self._interval = SHORTEST_INTERVAL
         self._early = EARLY  # seconds until the next early heartbeat (rule 7)
-        self._target: dict[bytes, tuple[int, ...]] = {}  # the last assignment of the coordinator
-        self._names: dict[bytes, str] = {}  # the names of the topics in the target
+        self._target = _Target()
         self._ids: dict[str, bytes] = {}  # the ids of the topics whose partitions the reader has
         self._sent: _Sent | None = None  # if None, the next heartbeat has all fields (rule 3)
         self._in_flight = False  # rule 1
@@ -165,13 +208,14 @@ class ConsumerMember(BaseMember):
         self._may_be_known = False
         self._was_known = False  # the same, before the last heartbeat that joins was sent
         self._releases = 0  # how often the instance id was released since the last join (rule 8)
-        self._unnamed_answers = 0  # answers with an unnamed topic since all fields were sent for one (rule 6)
         # The attempt of the heartbeat that was in flight when the member began to leave.
         self._late_attempt: int | None = None
         # The epoch of the heartbeat that leaves; None to leave without one.
         self._leave_epoch: int | None = None
 
-    def _handle(self, event: Event) -> list[Action]:
+    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
+        if self.state is MemberState.FATAL:
+            return self._ignore(event)
         match event:
             case Subscribe():
                 self._topics = event.topics
@@ -180,7 +224,7 @@ class ConsumerMember(BaseMember):
                 # The user may read again while the heartbeat that leaves is in flight.
                 self._overdue = False
                 return self._follow_subscription()
-            case HeartbeatDue() if event.attempt == self._attempt and self._sends:
+            case HeartbeatDue() if event.attempt == self._attempt and self._sends and not self._in_flight:
                 return [self._heartbeat()]
             case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
                 return self._answered(event)
@@ -194,7 +238,7 @@ class ConsumerMember(BaseMember):
             case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._commit_refused(event.code)
             case TopicsNamed():
-                self._name(event.names)
+                self._target.name(event.names)
                 return [*self._reconcile(), *self._send_changes()]
             case Released() if self.partitions.release(event.number):
                 return self._released()
@@ -212,9 +256,14 @@ class ConsumerMember(BaseMember):
         return []
 
     @property
+    def has_unnamed_topics(self) -> bool:
+        """Whether metadata lacks the name of an assigned topic id (rule 6)."""
+        return self._target.has_unnamed_topics
+
+    @property
     def _sends(self) -> bool:
         """Whether heartbeats are sent to keep the membership."""
-        return self.state is MemberState.JOINING or self.state.sends_heartbeats
+        return self.state in _SENDING
 
     def _is_late(self, event: ConsumerHeartbeatAnswer) -> bool:
         """Return whether the answer has a newer epoch for a member that has begun to leave."""
@@ -239,6 +288,7 @@ class ConsumerMember(BaseMember):
 
     def _heartbeat(self) -> SendHeartbeat:
         """Return the next heartbeat, with the fields that the coordinator does not have (rule 3)."""
+        assert not self._in_flight, "one heartbeat is in flight at a time (rule 1)"
         if not self.member_id:
             self.member_id: str = self._new_id()
         if self.state is MemberState.JOINING:
@@ -320,24 +370,25 @@ class ConsumerMember(BaseMember):
         if response.member_epoch != self.generation or response.assignment is not None:
             self._early = EARLY
         self.generation = response.member_epoch
-        self._interval = heartbeat_interval(response.heartbeat_interval_ms)
+        self.heartbeat_interval = heartbeat_interval(response.heartbeat_interval_ms)
         if response.assignment is not None:
             topics = response.assignment.topic_partitions
-            self._target = {topic.topic_id: tuple(topic.partitions) for topic in topics}
+            self._target.numbers = {topic.topic_id: tuple(topic.partitions) for topic in topics}
             self._must_acknowledge = True
-        self._name(event.names)
-        actions = self._reconcile()
-        if self.has_unnamed_topics:
-            actions.append(ResolveTopics())
-            self._unnamed_answers += 1
-            if self._unnamed_answers == UNNAMED_ANSWERS:
-                # A heartbeat with all fields makes the coordinator repeat the assignment (rule 6).
-                self._sent, self._unnamed_answers = None, 0
-        return [*actions, *(self._send_changes() or [self._pause(self._until_next())])]
+        actions: list[Action] = []
+        # Most answers bring no assignment, and there is nothing to reconcile.
+        if response.assignment is not None or self._must_assign or self._target.has_unnamed_topics:
+            self._target.name(event.names)
+            actions = self._reconcile()
+            if self._target.has_unnamed_topics:
+                actions.append(ResolveTopics())
+                if self._target.must_be_repeated():
+                    self._sent = None  # a heartbeat with all fields makes the coordinator repeat it (rule 6)
+        return [*actions, *(self._send_changes() or [self._pause(self._until_next(self.heartbeat_interval))])]
 
-    def _until_next(self) -> float:
-        if self._early >= self._interval:
-            return self._interval
+    def _until_next(self, interval: float) -> float:
+        if self._early >= interval:
+            return interval
         pause, self._early = self._early, 2 * self._early
         return pause
 
@@ -387,36 +438,23 @@ class ConsumerMember(BaseMember):
 
     def _forget_epoch(self) -> None:
         self.generation = NO_GENERATION
-        self._target.clear()
-        self._sent, self.has_unnamed_topics = None, False
+        self._target, self._sent = _Target(), None
 
     # Assignments.
-
-    def _name(self, names: Mapping[bytes, str]) -> None:
-        """Store the names of the topics in the target. A known name stays, because metadata drops deleted topics."""
-        known = self._names | {each: names[each] for each in self._target if each in names}
-        self._names = {each: known[each] for each in self._target if each in known}
-        self.has_unnamed_topics = len(self._names) < len(self._target)
 
     def _reconcile(self) -> list[Action]:
         """Release the partitions that are not in the target. When they are released, add the new ones (rule 2)."""
         # While partitions are being released, no others are added (rule 2). ``_released`` reconciles again.
         if self.state is not MemberState.STABLE:
             return []
-        wanted = frozenset(
-            TopicPartition(name, number)
-            for topic_id, name in self._names.items()
-            if name in self._topics
-            for number in self._target[topic_id]
-        )
-        surplus = self.partitions.owned - wanted
+        assigned = self._target.partitions(self._topics)
+        surplus = self.partitions.owned - assigned
         if surplus:
             self._advance(MemberEvent.REVOKE)
             return [self.partitions.revoke(surplus)]
-        added, _ = self.partitions.replace(wanted, self._topics, self.generation)
-        held = {each.topic for each in self._reported}
-        self._ids = {name: each for name, each in self._ids.items() if name in held}
-        self._ids.update((name, each) for each, name in self._names.items())
+        added, _ = self.partitions.replace(assigned, self._topics, self.generation)
+        topics = {partition.topic for partition in self._reported}
+        self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in topics} | self._target.ids
         if not added and not self._must_assign:
             return []
         self._must_assign = False
@@ -447,7 +485,7 @@ class ConsumerMember(BaseMember):
         if not self._may_be_known or self._leave_epoch is None:
             return self._left()
         self._attempt += 1
-        return [SendHeartbeat(self._attempt, self._request(self._leave_epoch))]
+        return [SendHeartbeat(self._attempt, self._request(self._leave_epoch), leaves=True)]
 
     def _left(self) -> list[Action]:
         self._advance(MemberEvent.LEFT)
@@ -463,5 +501,7 @@ def problem_of(response: ConsumerGroupHeartbeatResponse) -> str | None:
     """Return the reason why this answer is invalid; None if it is valid."""
     if response.member_epoch <= JOIN_EPOCH:
         return f"member epoch {response.member_epoch}"
-    topics = () if response.assignment is None else response.assignment.topic_partitions
+    if response.assignment is None:
+        return None
+    topics = response.assignment.topic_partitions
     return problem_of_assignment([(topic.topic_id, topic.partitions) for topic in topics])

@@ -13,10 +13,9 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
-from ..settings.config import ClientConfig
+from ..settings.config import GroupConfig
 from .blocked_loop import BlockedLoop
 from .consumer_member import FENCED, ConsumerMember, problem_of
-from .counters import RequestCounters
 from .events import (
     Action,
     ConsumerHeartbeatAnswer,
@@ -31,7 +30,6 @@ from .events import (
 )
 from .member_requests import MemberRequests
 from .reading import Reading
-from .requests import heartbeat_interval
 from .states import MemberState
 from .topic_watcher import Spawn
 
@@ -57,40 +55,28 @@ def is_offered(versions: VersionTable) -> bool:
 
 
 class ConsumerProtocol:
-    """The consumer protocol of one member. Owner: the ``MemberRunner``.
-
-    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``, ``poll_left`` the seconds until it does, if
-    the user does not read. The member is read, never changed.
-    """
+    """The consumer protocol of one member. Owner: the ``MemberRunner``. The member is read, never changed."""
 
     def __init__(
         self,
         client: Client,
-        client_config: ClientConfig,
+        config: GroupConfig,
         member: ConsumerMember,
-        counters: RequestCounters,
         *,
         requests: MemberRequests,
         spawn: Spawn,
-        is_overdue: Callable[[], bool],
-        poll_left: Callable[[], float],
         post: Callable[[Event], None],
         reading: Reading,
     ) -> None:
         self._client = client
-        self._client_config = client_config
+        self._config = config
         self._member = member
-        self._counters = counters
         self._requests = requests
         self._spawn = spawn
-        self._is_overdue = is_overdue
-        self._poll_left = poll_left
         self._post = post
         self._backoff = client.retry_backoff()
         self._failed_at = -math.inf  # the loop's time of the last failure that the backoff has counted
         self._resolving = False
-        # The interval that the coordinator names, in seconds, after its first answer.
-        self._interval = client_config.request_timeout
         self._blocked_loop = BlockedLoop(
             client.loop_delay,
             member,
@@ -108,10 +94,6 @@ class ConsumerProtocol:
         """Watch for a blocked loop. Heartbeats are actions of the member, so no other task is needed."""
         self._blocked_loop.watch()
 
-    def is_large(self, event: Event) -> bool:
-        """Return whether the member takes long to handle this event."""
-        return False
-
     def perform(self, action: Action) -> None:
         """Pause, send a heartbeat, or look up topics."""
         match action:
@@ -124,7 +106,16 @@ class ConsumerProtocol:
                 self._spawn(self._resolve, name="names of assigned topics")
 
     def follow(self) -> None:
-        """Apply the member's state."""
+        """Apply the member's state: nothing, because each heartbeat is an action of the member."""
+
+    @property
+    def _interval(self) -> float:
+        """The seconds between two heartbeats that the coordinator asks for; long before its first answer.
+
+        At least a second, because the timeout of a request is a multiple of this. Else a busy broker could exceed it.
+        """
+        interval = self._member.heartbeat_interval
+        return self._client.config.request_timeout if interval is None else max(interval, 1.0)
 
     def _confirm(self) -> None:
         """Return no more records until a heartbeat is answered, if the session may have ended during a block.
@@ -148,14 +139,18 @@ class ConsumerProtocol:
             due = self.calm_at + action.seconds
         while (now := loop.time()) < due:
             # The user may exceed max_poll_interval before the next heartbeat is due.
-            left = self._poll_left()
-            await asyncio.sleep(min(due - now, left + POLL_MARGIN) if left > 0 else due - now)
-            if self._is_overdue():
+            poll_left = self._poll_left()
+            await asyncio.sleep(min(due - now, poll_left + POLL_MARGIN) if poll_left > 0 else due - now)
+            if self._poll_left() < 0 and self._member.state.sends_heartbeats:
                 # If the user does not read before the member handles this event, the member leaves, and this pause is
                 # cancelled.
                 self._post(PollOverdue())
                 await asyncio.sleep(0)
         return HeartbeatDue(action.attempt)
+
+    def _poll_left(self) -> float:
+        """Return the seconds until the user exceeds ``max_poll_interval``, unless the user reads."""
+        return self._config.max_poll_interval - self._reading.idle_for(asyncio.get_running_loop().time())
 
     def _build(self, action: SendHeartbeat, versions: VersionTable) -> ConsumerGroupHeartbeatRequest:
         versions.require(ConsumerGroupHeartbeatRequest.CONSUMER_GROUPS, 'group_protocol="consumer"')
@@ -167,23 +162,21 @@ class ConsumerProtocol:
             response, node_id = await self._requests.channel.send(
                 lambda versions: self._build(action, versions),
                 purpose=Purpose.GROUP,
-                timeout=min(self._client_config.request_timeout, MISSED_INTERVALS * self._interval),
+                timeout=min(self._client.config.request_timeout, MISSED_INTERVALS * self._interval),
             )
         except KafkaError:
-            self._counters.failures += 1
+            self._requests.heartbeats.failures += 1
             raise
         code = ErrorCode.of(response.error_code)
-        self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
+        if code is not ErrorCode.NONE or self._client.outages:
+            self._requests.record(code, node_id, "ConsumerGroupHeartbeat")
         problem = await self._problem_of(response)
         if code is ErrorCode.NONE and problem is None:
-            self._counters.succeeded(began, asyncio.get_running_loop().time())
+            self._requests.heartbeats.succeeded(began, asyncio.get_running_loop().time())
             self.calm_at = began
             if self._confirming_since is not None and began >= self._confirming_since:
                 self._confirming_since = None
                 self._reading.resume()
-            # At least a second, because the timeout of a request is a multiple of this. Else a busy broker could exceed
-            # it.
-            self._interval = max(heartbeat_interval(response.heartbeat_interval_ms), 1.0)
             # A join alone ends no outage: the coordinator may evict the member at its next heartbeat, again and again.
             if self._member.state is not MemberState.JOINING:
                 # The first heartbeat after a failure does not reset the backoff: each fetch of offsets may be refused.
@@ -191,7 +184,7 @@ class ConsumerProtocol:
                     self._backoff.reset()
                 self._client.outages.recovered(logger, self._requests.place, "%r: heartbeats succeeded", self._member)
         else:
-            self._counters.failures += 1
+            self._requests.heartbeats.failures += 1
             if code in FENCED and self._member.state.sends_heartbeats:
                 cause = self._blocked_loop.cause(since=self.calm_at)
                 logger.warning("%r was evicted from the group%s: %s; it joins again", self._member, cause, code.name)
@@ -219,7 +212,7 @@ class ConsumerProtocol:
             lambda: self._requests.channel.send(
                 lambda versions: self._build(action, versions),
                 purpose=Purpose.GROUP,
-                timeout=self._client_config.request_timeout,
+                timeout=self._client.config.request_timeout,
             )
         )
         return LeaveAnswer(action.attempt)

@@ -257,10 +257,7 @@ class SendHeartbeat:
 
     attempt: int
     request: ConsumerGroupHeartbeatRequest
-
-    @property
-    def leaves(self) -> bool:
-        return self.request.member_epoch < 0
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ..settings.config import ClientConfig, GroupConfig
+from ..settings.config import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
-from .base_member import BaseMember
+from .committer import CurrentMember
 from .events import Assign, Fail, Lose, Released, Revoke
 from .offsets import Offsets
 from .reading import Reading
-from .states import MemberState
 
 logger = logging.getLogger(__name__)
 
@@ -36,27 +35,24 @@ closing."""
 class Handovers:
     """The handover task of one member. Owner: the ``MemberRunner``.
 
-    ``member`` returns the member, ``calm_at`` the loop's time at which the group was last known not to rebalance.
     ``on_released`` is called when the reader has released partitions.
     """
 
     def __init__(
         self,
         config: GroupConfig,
-        client_config: ClientConfig,
-        member: Callable[[], BaseMember],
+        api_timeout: float,
+        current: CurrentMember,
         reading: Reading,
         offsets: Offsets,
         *,
-        calm_at: Callable[[], float],
         on_released: Callable[[Released], None],
     ) -> None:
         self._config = config
-        self._client_config = client_config
-        self._member = member
+        self._api_timeout = api_timeout
+        self._current = current
         self._reading = reading
         self._offsets = offsets
-        self._calm_at = calm_at
         self._on_released = on_released
         self._queue: asyncio.Queue[Assign | Revoke | Lose | Fail] = asyncio.Queue()
         self._leaving: set[TopicPartition] = set()  # the partitions of unfinished revocations and losses (rule 3)
@@ -70,15 +66,18 @@ class Handovers:
         self.step: str = ""
         """What the present assignment waits for; empty without one."""
 
-    def put(self, action: Assign | Revoke | Lose | Fail) -> None:
-        """Perform this action after the earlier ones."""
+    def put(self, action: Assign | Revoke | Lose | Fail, *, calm_at: float) -> None:
+        """Perform this action after the earlier ones.
+
+        ``calm_at`` is the loop's time at which the group was last known not to rebalance (rule 4).
+        """
         if isinstance(action, Revoke | Lose):
             self._reading.stop(action.partitions)
             self._leaving.update(action.partitions)
             if self._locating is not None:
                 self._locating.cancel()  # these may include partitions whose offsets are being looked up
         if isinstance(action, Revoke):
-            self._deadlines[action.number] = self._calm_at() + self._config.time_to_revoke
+            self._deadlines[action.number] = calm_at + self._config.time_to_revoke
         # Other members may own the partitions already, so waiting for the user would protect nothing.
         if isinstance(action, Lose):
             self._offsets.forget(action.partitions)  # at once: a late commit must not overwrite one of the next owner
@@ -155,10 +154,10 @@ class Handovers:
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
         # No other member waits for a member that was fenced or leaves, so there is no warning.
-        if self._waiting.cancelled_caught and not self._closing and self._member().state is MemberState.REVOKING:
+        if self._waiting.cancelled_caught and not self._closing and self._current.is_revoking:
             logger.warning(
                 "%r is releasing partitions whose records the user still processes: the group waited for %.1f s",
-                self._member(),
+                self._current.member,
                 self._config.time_to_revoke,
             )
         self._waiting = None
@@ -167,7 +166,7 @@ class Handovers:
         if action.closing or self._closing:
             return COMMIT_TIMEOUT_AT_CLOSE
         # Half of the rebalance timeout, because the member has to join again within the timeout.
-        return min(self._client_config.api_timeout, self._config.time_to_rebalance / 2)
+        return min(self._api_timeout, self._config.time_to_rebalance / 2)
 
     def _released(self, action: Revoke | Lose) -> None:
         # Handovers run in order, so a later assignment in the queue may contain the partitions again.

@@ -5,8 +5,8 @@ Rules of this file:
 Rule 1: Heartbeats are sent in a task of their own, so they continue while user code runs.
 Rule 2: Heartbeats are sent only while the member needs them (``Member.needs_session``). During a rebalance, their codes
         only show that the coordinator is alive. They use another connection than JoinGroup, which may wait at the
-        coordinator for minutes. After each event that a heartbeat causes, the task yields once, so that no heartbeat is
-        sent under an outdated identity.
+        coordinator for minutes. A heartbeat without an error causes no event. After each event that a heartbeat causes,
+        the task yields once, so that no heartbeat is sent under an outdated identity.
 Rule 3: A cooperative member sends its first heartbeats of a generation early. A cooperative rebalance often causes a
         second one. Members that released partitions join again at once, and the next owners of these partitions detect
         this only by a heartbeat. Without this, the moved partitions would have no reader for half an interval or
@@ -30,17 +30,15 @@ import anyio
 
 from ..aio.deadline import deadline
 from ..aio.light_event import LightEvent
-from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
-from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
 from ..settings.config import GroupConfig
 from .blocked_loop import BlockedLoop
-from .counters import RequestCounters
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member
+from .member_requests import MemberRequests
 from .reading import Reading
 from .requests import REFUSALS, heartbeat_request
 
@@ -60,38 +58,31 @@ members."""
 
 
 class Heartbeats:
-    """The heartbeat task of one member. Owner: the ``MemberRunner``.
+    """The heartbeat task of one member. Owner: the ``ClassicProtocol``.
 
-    ``is_overdue`` returns whether the member exceeds ``max_poll_interval``. ``post`` sends an event to the member.
-    ``on_answer(code, node_id)`` and ``on_error(error)`` get the outcome of each heartbeat. The member is read, never
-    changed.
+    ``post`` sends an event to the member, which is read here and never changed.
     """
 
     def __init__(
         self,
         client: Client,
         config: GroupConfig,
-        channel: CoordinatorChannel,
         member: Member,
-        counters: RequestCounters,
+        requests: MemberRequests,
         *,
-        place: str,
-        is_overdue: Callable[[], bool],
         post: Callable[[Event], None],
-        on_answer: Callable[[ErrorCode, int], None],
-        on_error: Callable[[KafkaError], None],
         reading: Reading,
     ) -> None:
         self._client = client
         self._config = config
-        self._channel = channel
         self._member = member
-        self._counters = counters
-        self._place = place
-        self._is_overdue = is_overdue
+        self._requests = requests
         self._post = post
-        self._on_answer = on_answer
-        self._on_error = on_error
+        self._reading = reading
+        # Read from the member in ``follow``, so that a heartbeat asks the member nothing.
+        self._identity = member.identity
+        self._request = heartbeat_request(config.group_id, member.identity)
+        self._is_member = self._is_rebalancing = False
         self._needed = LightEvent()
         self._new_generation = LightEvent()  # a generation has begun, and its first heartbeat is not sent yet
         self._generation = member.generation
@@ -105,7 +96,6 @@ class Heartbeats:
             consequence=f"the session ends after {config.session_timeout:g} s",
             confirm=self._confirm,
         )
-        self._reading = reading
         self._is_confirming = False  # rule 5
 
     @property
@@ -120,15 +110,19 @@ class Heartbeats:
 
     def follow(self) -> None:
         """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
-        if not self._member.needs_session:
+        member = self._member
+        self._is_member, self._is_rebalancing = member.state.sends_heartbeats, member.state.is_rebalancing
+        if not member.needs_session:
             self._needed.clear()
             return
-        is_new = self._member.generation != self._generation
+        self._identity = member.identity
+        self._request = heartbeat_request(self._config.group_id, member.identity)
+        is_new = member.generation != self._generation
         if is_new or not self._needed.is_set():
             self._needed.set()
             self._renew_session(asyncio.get_running_loop().time())
-        if is_new and self._member.state.sends_heartbeats:
-            self._generation = self._member.generation
+        if is_new and self._is_member:
+            self._generation = member.generation
             self._calm_at = asyncio.get_running_loop().time()
             self._new_generation.set()
 
@@ -153,9 +147,9 @@ class Heartbeats:
                 await self._new_generation.wait()
             if not sleeping.cancelled_caught:
                 continue
-            if not self._member.needs_session:
+            if not self._needed.is_set():
                 continue  # the state changed during the pause
-            if self._is_overdue():
+            if self._is_member and self._reading.idle_for(loop.time()) > self._config.max_poll_interval:
                 self._post(PollOverdue())
                 await asyncio.sleep(0)  # rule 2
                 continue
@@ -170,11 +164,11 @@ class Heartbeats:
                     await self._expire()
 
     async def _expire(self) -> None:
-        member, timeout = self._member, self._config.session_timeout
-        if not member.needs_session:
+        if not self._needed.is_set():
             return  # the state changed during the attempt
+        member, timeout = self._member, self._config.session_timeout
         logger.warning("%r lost its partitions: no heartbeat succeeded for session_timeout = %g s", member, timeout)
-        self._post(SessionExpired(member.identity))
+        self._post(SessionExpired(self._identity))
         await asyncio.sleep(0)  # rule 2
 
     def _confirm(self) -> None:
@@ -196,45 +190,44 @@ class Heartbeats:
 
     async def _send(self) -> bool:
         """Send one heartbeat. Returns False if the next heartbeat should follow after a backoff."""
-        identity, config, is_rebalancing = self._member.identity, self._config, self._member.state.is_rebalancing
-        request = heartbeat_request(config.group_id, identity)
+        config, requests = self._config, self._requests
+        identity, request, is_rebalancing = self._identity, self._request, self._is_rebalancing
         # A third of the session, so that two more attempts fit into it after a lost answer.
         timeout = min(self._client.config.request_timeout, max(config.heartbeat_interval, config.session_timeout / 3))
         began = asyncio.get_running_loop().time()
         try:
             # The deadline also bounds the lookup of the coordinator and the connection to it.
-            left = max(self._session_ends - began, SHORTEST_ATTEMPT)
-            with deadline(left, lambda: "a heartbeat was not answered before the end of the session"):
-                response, node_id = await self._channel.send(
+            session_left = max(self._session_ends - began, SHORTEST_ATTEMPT)
+            with deadline(session_left, lambda: "a heartbeat was not answered before the end of the session"):
+                response, node_id = await requests.channel.send(
                     lambda versions: request,
                     # Rule 2: a JoinGroup may wait on the connection for groups.
                     purpose=Purpose.OTHER if is_rebalancing else Purpose.GROUP,
                     timeout=timeout,
                 )
         except KafkaError as error:
-            self._counters.failures += 1
-            self._on_error(error)
+            requests.heartbeats.failures += 1
+            requests.report(error)
             if not is_momentary(error):
                 raise
             return False
         code = ErrorCode.of(response.error_code)
         if is_rebalancing and code is ErrorCode.ILLEGAL_GENERATION:
             code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation has begun, and its answer follows
-        self._on_answer(code, node_id)
         # An answer for an earlier identity does not renew the present session.
-        if code in _RENEWS_SESSION and identity == self._member.identity:
+        if code in _RENEWS_SESSION and identity == self._identity:
             self._renew_session(began)
-            self._counters.succeeded(began, asyncio.get_running_loop().time())
+            requests.heartbeats.succeeded(began, asyncio.get_running_loop().time())
         else:
-            self._counters.failures += 1
+            requests.heartbeats.failures += 1
         if code is ErrorCode.NONE:
             self._calm_at = began
-            self._outages.recovered(logger, self._place, "%r: heartbeats succeeded", self._member)
+            if self._client.outages:
+                requests.record(code, node_id, "Heartbeat")
+                self._client.outages.recovered(logger, requests.place, "%r: heartbeats succeeded", self._member)
+            return True
+        requests.record(code, node_id, "Heartbeat")
         self._post(HeartbeatAnswer(identity, code))
         await asyncio.sleep(0)  # rule 2
         may_pass = code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR or code in REFUSALS
         return not may_pass
-
-    @property
-    def _outages(self) -> Outages:
-        return self._client.outages

@@ -13,8 +13,20 @@ from ..cluster.topics import problem_of_topic_name
 from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse
 from ..types import TopicPartition
+from .events import JoinAnswer, TopicsGathered
 from .payloads import read_subscription
 from .strategies import AssignmentStrategy, GroupMember, TopicRacks
+
+LARGE_GROUP = 20_000
+"""The partitions of a group, plus its members times its topics, from which the leader computes the assignment in a
+thread. Each of them costs up to 10 us, and with 50,000 members the computation would hold the event loop for a
+second."""
+
+LARGE_SUBSCRIPTIONS = 128 << 10
+"""Bytes of all subscriptions from which the leader reads them in a thread."""
+
+MEMBER_BYTES = 128
+"""What a member counts beside its subscription."""
 
 
 class Leadership:
@@ -83,3 +95,11 @@ class Leadership:
         else:
             return
         raise IllegalStateError(f"the assignment of strategy {strategy!r} {mistake}")
+
+
+def takes_long(event: JoinAnswer | TopicsGathered, leadership: Leadership | None) -> bool:
+    """Return whether the member should handle this event in a thread, because it leads a large group."""
+    if isinstance(event, JoinAnswer):
+        return sum(MEMBER_BYTES + len(member.metadata) for member in event.response.members) > LARGE_SUBSCRIPTIONS
+    members = 0 if leadership is None else len(leadership.members)
+    return members * len(event.topics) + sum(map(len, event.topics.values())) > LARGE_GROUP

@@ -158,7 +158,9 @@ class Member(BaseMember):
         """
         return self.state.sends_heartbeats or (self.state.is_rebalancing and bool(self.partitions.owned))
 
-    def _handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
+    def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
+        if self.state is MemberState.FATAL:
+            return self._ignore(event)
         match event:
             case Subscribe():
                 self._topics = event.topics
@@ -221,6 +223,7 @@ class Member(BaseMember):
         return []  # the next JoinGroup carries the subscription; a join in progress is followed by another one
 
     def _join(self, event: MemberEvent = MemberEvent.JOIN, *, pause: bool = False) -> SendJoin:
+        assert self.cooperative or not self.partitions.owned, "an eager member owns nothing when it joins (rule 2)"
         self._advance(event)
         self._attempt += 1
         # Another member may lead the next generation. A member that still watched topics would start needless

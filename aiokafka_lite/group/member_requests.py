@@ -14,7 +14,8 @@ from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, error_for
 from ..settings.config import GroupConfig
-from .base_member import BaseMember
+from .committer import CurrentMember
+from .counters import RequestCounters
 from .events import Event, RequestFailed
 from .requests import is_refused, problem_of_unlisted
 from .topic_watcher import Spawn
@@ -35,15 +36,14 @@ _REGULAR = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN
 class MemberRequests:
     """Runs the request of a member as a child task, and reports failures. Owner: the ``MemberRunner``.
 
-    ``member`` is used only for its name in the log. ``post`` sends an event to the member, ``on_error`` gets errors
-    that are retried.
+    ``post`` sends an event to the member, ``on_error`` gets errors that are retried.
     """
 
     def __init__(
         self,
         client: Client,
         config: GroupConfig,
-        member: BaseMember,
+        current: CurrentMember,
         *,
         spawn: Spawn,
         post: Callable[[Event], None],
@@ -52,10 +52,11 @@ class MemberRequests:
         self.channel: CoordinatorChannel = CoordinatorChannel(client, config.group_id)
         self.place: str = f"group {config.group_id}"
         """The name under which failed requests are counted as an outage."""
+        self.heartbeats: RequestCounters = RequestCounters()
         self._access = f"access to group {config.group_id}"  # the same for refusals
         self._client = client
         self._config = config
-        self._member = member
+        self._current = current  # for its name in the log
         self._spawn = spawn
         self._post = post
         self._on_error = on_error
@@ -69,6 +70,11 @@ class MemberRequests:
         if self._request is not None:
             self._request.cancel()
         self._request = self._spawn(self._run, action, perform, name=type(action).__name__)
+
+    @property
+    def are_failing(self) -> bool:
+        """Whether the coordinator is not found or does not answer, so that an outage says why the member waits."""
+        return self._client.outages.is_ongoing(self.place) or self._client.lacks_coordinator(self._config.group_id)
 
     async def _run(self, action: Any, perform: Callable[[Any], Awaitable[Event]]) -> None:
         try:
@@ -85,7 +91,7 @@ class MemberRequests:
         if leaving.cancelled_caught:
             logger.warning(
                 "%r got no answer within %g s when it left; the coordinator evicts it when its session times out",
-                self._member,
+                self._current.member,
                 LEAVE_TIMEOUT,
             )
 
@@ -104,25 +110,24 @@ class MemberRequests:
         """Record the top-level error code of an answer."""
         self.channel.record([code], node_id)
         if code is ErrorCode.NONE and self._client.outages:
-            self._client.outages.recovered(logger, self._access, "%r: the coordinator accepts the member", self._member)
+            what = "%r: the coordinator accepts the member"
+            self._client.outages.recovered(logger, self._access, what, self._current.member)
         if code in _REGULAR:
             return
-        error = error_for(code, f"{api} of group {self._member.group_id!r}")
+        error = error_for(code, f"{api} of group {self._config.group_id!r}")
         # The member reports a refusal itself, because it knows what the request has asked for.
         if not is_refused(error):
             self.report(error)
 
     def report(self, error: KafkaError) -> None:
         """Log an error that is retried."""
-        outages, group = self._client.outages, self._config.group_id
+        outages, group, member = self._client.outages, self._config.group_id, self._current.member
         if is_refused(error):
             # In an outage of its own, because an operator has to act, and a rebalance begins many outages.
             what = "%r is refused, and tries again: %s"
-            outages.report(logger, self._access, error, what, self._member, error, refused=True)
+            outages.report(logger, self._access, error, what, member, error, refused=True)
         else:
             # INFO, not WARNING: errors are normal while a group rebalances.
             problem = f"requests of group {group!r} to its coordinator fail: {error}"
-            outages.report(
-                logger, self.place, error, "%r: %s", self._member, error, level=logging.INFO, problem=problem
-            )
+            outages.report(logger, self.place, error, "%r: %s", member, error, level=logging.INFO, problem=problem)
         self._on_error(error)

@@ -28,10 +28,11 @@ from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import KafkaError
-from ..settings.config import ClientConfig, GroupConfig
+from ..settings.config import GroupConfig
 from ..types import Node
 from .base_member import BaseMember
 from .classic_protocol import ClassicProtocol
+from .committer import CurrentMember
 from .consumer_member import ConsumerMember
 from .consumer_protocol import ConsumerProtocol, is_offered
 from .counters import RebalanceCounters, RequestCounters
@@ -42,14 +43,16 @@ from .events import (
     CommitRefused,
     Event,
     Fail,
-    Identity,
+    JoinAnswer,
     Lose,
     Polled,
     PollOverdue,
     Report,
     Revoke,
+    TopicsGathered,
 )
 from .handover import Handovers
+from .leadership import takes_long
 from .member import Member
 from .member_requests import MemberRequests
 from .offsets import Offsets
@@ -73,7 +76,6 @@ class MemberRunner:
         self,
         client: Client,
         config: GroupConfig,
-        client_config: ClientConfig,
         *,
         strategies: Sequence[AssignmentStrategy | str],
         reading: Reading,
@@ -82,121 +84,81 @@ class MemberRunner:
     ) -> None:
         self._client = client
         self._config = config
-        self._client_config = client_config
         self._strategies = checked_strategies(strategies)
         self._reading = reading
         self._spawn = spawn
-        self._on_error = on_error
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._post = self._events.put_nowait
         self._polled = False  # whether a Polled event is queued; a second one would add nothing
         self._choosing: anyio.CancelScope | None = None  # rule 5
         self._closing = False  # ``close`` was called, perhaps before the protocol is decided
         self._gone = LightEvent()  # ``run`` has handled the last event
         self.rebalances: RebalanceCounters = RebalanceCounters()
-        self.heartbeats: RequestCounters = RequestCounters()
+        # With "auto", a member of the classic protocol stands in until the protocol is decided.
+        self._current = CurrentMember(
+            self._new_member("consumer" if config.group_protocol == "consumer" else "classic")
+        )
+        self._requests = MemberRequests(client, config, self._current, spawn=spawn, post=self._post, on_error=on_error)
         self.offsets: Offsets = Offsets(
             client,
             config,
-            client_config,
-            identity=lambda: self.member.identity if self.member.generation >= 0 else None,
-            fetching_identity=self._fetching_identity,
-            is_rebalancing=lambda: self.member.state.is_rebalancing,
-            is_revoking=lambda: self.member.state is MemberState.REVOKING,
-            collect=reading.collect_marks,
-            on_mark=reading.marked,
-            on_commit=reading.committed,
+            reading,
+            committer=self._current,
             on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
             on_error=on_error,
         )
-        self._topics = TopicWatcher(
-            client,
-            config.group_id,
-            spawn=spawn,
-            post=self._post,
-            on_error=on_error,
-        )
-        # Started before the protocol is decided, so that a failure meanwhile is raised too.
+        self._topics = TopicWatcher(client, config.group_id, spawn=spawn, post=self._post, on_error=on_error)
         self._handovers = Handovers(
-            config,
-            client_config,
-            lambda: self.member,
-            reading,
-            self.offsets,
-            calm_at=lambda: self._protocol.calm_at,
-            on_released=self._post,
+            config, client.config.api_timeout, self._current, reading, self.offsets, on_released=self._post
         )
         self._waits = MemberWaits(
-            client,
-            config,
-            self._topics,
-            member=lambda: self.member,
-            step=lambda: self._handovers.step,
-            requests_fail=lambda: (
-                client.outages.is_ongoing(self._requests.place) or client.lacks_coordinator(config.group_id)
-            ),
-            rebalances=self.rebalances,
-        )
-        self.member: BaseMember
-        self._use("consumer" if config.group_protocol == "consumer" else "classic")
-
-    def _use(self, protocol: str) -> None:
-        """Create the member and the sender of its requests. Called only before ``run`` handles the first event."""
-        self._protocol: ClassicProtocol | ConsumerProtocol
-        self._protocol = self._consumer_protocol() if protocol == "consumer" else self._classic_protocol()
-
-    def _consumer_protocol(self) -> ConsumerProtocol:
-        member = ConsumerMember(
-            self._config.group_id,
-            rebalance_timeout=self._config.time_to_rebalance,
-            session_timeout=self._config.session_timeout,
-            assignor=self._config.group_remote_assignor,
-            instance_id=self._config.group_instance_id,
-            rack=self._client_config.client_rack or None,
-            new_id=self._client.runtime.new_id,
-        )
-        return ConsumerProtocol(
-            self._client,
-            self._client_config,
-            member,
-            self.heartbeats,
-            requests=self._use_member(member),
-            spawn=self._spawn,
-            is_overdue=self._is_overdue,
-            poll_left=self._poll_left,
-            post=self._post,
-            reading=self._reading,
+            client, config, self._current, self._topics, self._handovers, self._requests, self.rebalances
         )
 
-    def _classic_protocol(self) -> ClassicProtocol:
-        member = Member(
-            self._config.group_id,
+    def _new_member(self, protocol: str) -> Member | ConsumerMember:
+        config, rack = self._config, self._client.config.client_rack or None
+        if protocol == "consumer":
+            return ConsumerMember(
+                config.group_id,
+                rebalance_timeout=config.time_to_rebalance,
+                session_timeout=config.session_timeout,
+                assignor=config.group_remote_assignor,
+                instance_id=config.group_instance_id,
+                rack=rack,
+                new_id=self._client.runtime.new_id,
+            )
+        return Member(
+            config.group_id,
             strategies=self._strategies,
-            session_timeout=self._config.session_timeout,
-            rebalance_timeout=self._config.time_to_rebalance,
-            instance_id=self._config.group_instance_id,
-            rack=self._client_config.client_rack or None,
+            session_timeout=config.session_timeout,
+            rebalance_timeout=config.time_to_rebalance,
+            instance_id=config.group_instance_id,
+            rack=rack,
         )
+
+    def _new_protocol(self) -> ClassicProtocol | ConsumerProtocol:
+        """Return the sender of the member's requests. The member is decided by now."""
+        member = self._current.member
+        if isinstance(member, ConsumerMember):
+            return ConsumerProtocol(
+                self._client,
+                self._config,
+                member,
+                requests=self._requests,
+                spawn=self._spawn,
+                post=self._post,
+                reading=self._reading,
+            )
         return ClassicProtocol(
             self._client,
             self._config,
-            self._client_config,
             member,
-            self.heartbeats,
-            requests=self._use_member(member),
+            requests=self._requests,
             topics=self._topics,
             spawn=self._spawn,
-            is_overdue=self._is_overdue,
             post=self._post,
             reading=self._reading,
         )
-
-    def _use_member(self, member: BaseMember) -> MemberRequests:
-        """Make this the member of the coordinator; return the sender of its requests."""
-        self.member = member
-        self._requests = MemberRequests(
-            self._client, self._config, member, spawn=self._spawn, post=self._post, on_error=self._on_error
-        )
-        return self._requests
 
     def __repr__(self) -> str:
         return f"<MemberRunner of {self.member!r}>"
@@ -210,6 +172,16 @@ class MemberRunner:
         if self._config.auto_commit:
             self._spawn(self.offsets.run, name="commit marked offsets")
         self.subscribe(topics)
+
+    @property
+    def member(self) -> BaseMember:
+        """The member; with ``group_protocol="auto"``, one that has not joined until the protocol is decided."""
+        return self._current.member
+
+    @property
+    def heartbeats(self) -> RequestCounters:
+        """The heartbeats of the member."""
+        return self._requests.heartbeats
 
     @property
     def node(self) -> Node | None:
@@ -256,40 +228,52 @@ class MemberRunner:
         """Handle events until the member is closed."""
         if self._config.group_protocol == "auto" and not self._closing:
             with anyio.CancelScope() as self._choosing:
-                protocol = await self._choose()
-                if not self._closing:
-                    self._use(protocol)
-        self._protocol.start()
+                self._current.member = self._new_member(await self._choose())
+        member, protocol = self.member, self._new_protocol()
+        protocol.start()
         self._spawn(self._handovers.run, name="handing over partitions")
-        while not self.member.is_gone:
+        applied: object = None
+        while True:
             event = await self._events.get()
-            before = self.member.state
-            # The user may read again in the turn in which the event was posted. The member would then leave, and that
-            # read would wait without end: it has not posted Polled, because the member was in the group.
+            before = member.state
             if isinstance(event, PollOverdue):
+                # The user may read again in the turn in which the event was posted. The member would then leave, and
+                # that read would wait without end: it has not posted Polled, because the member was in the group.
                 if not self._is_overdue():
                     continue
                 logger.warning(
                     "%r is leaving the group: no records were requested for more than max_poll_interval = %g s",
-                    self.member,
+                    member,
                     self._config.max_poll_interval,
                 )
             # The next event is handled only after ``follow``, because all actions must be performed before it.
             # The member still has one writer: this task waits for the thread, and nothing else calls ``handle``.
-            if self._protocol.is_large(event):
-                actions = await asyncio.to_thread(self.member.handle, event)
+            if isinstance(event, JoinAnswer | TopicsGathered) and takes_long(event, member.leadership):
+                actions = await asyncio.to_thread(member.handle, event)
             else:
-                actions = self.member.handle(event)
+                actions = member.handle(event)
             if isinstance(event, Polled):
                 self._polled = False
-            if self.member.state is not before:
-                logger.info("%r moved from %s after %s", self.member, before.name, type(event).__name__)
+            if member.state is not before:
+                logger.info("%r moved from %s after %s", member, before.name, type(event).__name__)
             for action in actions:
-                self._perform(action)
+                match action:
+                    case Assign() | Revoke() | Lose() | Fail():
+                        self._handovers.put(action, calm_at=protocol.calm_at)
+                    case Report():
+                        self._requests.report(action.error)
+                    case _:
+                        protocol.perform(action)
             self._count_rebalance(before, actions)
-            if self.member.state is MemberState.UNJOINED:
+            # A heartbeat that brings nothing new changes none of these.
+            status = (member.state, member.generation, member.member_id, member.leadership)
+            if status != applied:
+                applied = status
+                protocol.follow()
+            if member.state is MemberState.UNJOINED:
                 self._client.outages.forget(self._requests.place)  # it sends no more requests that could end the outage
-            self._protocol.follow()
+            if member.state in (MemberState.UNJOINED, MemberState.FATAL) and member.is_gone:
+                break
         self._gone.set()
 
     def _count_rebalance(self, before: MemberState, actions: Sequence[Action]) -> None:
@@ -303,30 +287,10 @@ class MemberRunner:
             if state is MemberState.JOINING or (state is MemberState.REVOKING and self.member.protocol == "consumer"):
                 self.rebalances.begin(now)
 
-    def _fetching_identity(self) -> Identity | None:
-        member = self.member
-        # Only in the consumer protocol does the coordinator check the member that fetches offsets.
-        return member.identity if member.protocol == "consumer" and member.generation >= 0 else None
-
     def _is_overdue(self) -> bool:
         """Return whether the user has not read for more than ``max_poll_interval``, so that the member must leave."""
-        return self._poll_left() < 0 and self.member.state.sends_heartbeats
-
-    def _poll_left(self) -> float:
-        """Seconds until the user exceeds ``max_poll_interval``, unless the user reads."""
-        return self._config.max_poll_interval - self._reading.idle_for(asyncio.get_running_loop().time())
-
-    def _post(self, event: Event) -> None:
-        self._events.put_nowait(event)
-
-    def _perform(self, action: Action) -> None:
-        match action:
-            case Assign() | Revoke() | Lose() | Fail():
-                self._handovers.put(action)
-            case Report():
-                self._requests.report(action.error)
-            case _:
-                self._protocol.perform(action)
+        idle = self._reading.idle_for(asyncio.get_running_loop().time())
+        return idle > self._config.max_poll_interval and self.member.state.sends_heartbeats
 
     async def _choose(self) -> str:
         """Return the protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""

@@ -17,9 +17,9 @@ from ..errors import ErrorCode, KafkaError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetFetchRequest
 from ..protocol.schema import ZERO_UUID
-from ..settings.config import ClientConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS
+from .committer import Committer
 from .events import Identity
 from .offset_requests import FetchAnswer, fetch_request, read_fetch, topic_id
 from .requests import is_retriable_by_member
@@ -30,7 +30,7 @@ _REFUSED_MEMBER = (*MEMBERSHIP_ERRORS, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.G
 
 
 class OffsetLookups:
-    """The lookups of one group. ``identity`` returns the member that asks, None if requests name no member.
+    """The lookups of one group.
 
     ``on_refused`` is called with errors about the membership, ``on_error`` with every error of a request.
     """
@@ -40,16 +40,14 @@ class OffsetLookups:
         client: Client,
         channel: CoordinatorChannel,
         group_id: str,
-        client_config: ClientConfig,
-        identity: Callable[[], Identity | None],
+        committer: Committer,
         on_refused: Callable[[Identity, ErrorCode], None],
         on_error: Callable[[KafkaError], None],
     ) -> None:
         self._client = client
         self._channel = channel
         self._group_id = group_id
-        self._client_config = client_config
-        self._identity = identity
+        self._committer = committer
         self._on_refused = on_refused
         self._on_error = on_error
 
@@ -63,7 +61,7 @@ class OffsetLookups:
         """Return the committed offsets; see ``Offsets.fetch``. ``on_retry`` gets the error of each failed attempt."""
         check_timeout(timeout)
         lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)), on_retry=on_retry)
-        limit = self._client_config.api_timeout if timeout is None else timeout
+        limit = self._client.config.api_timeout if timeout is None else timeout
         with deadline(limit, lambda: lookup.describe(self._group_id, limit)):
             await repeat_attempts(lambda: self._try_fetch(lookup), self._client.retry_backoff())
         return lookup.found
@@ -108,13 +106,13 @@ class OffsetLookups:
         """Send one request for the missing partitions. True if some are to be retried."""
         if not lookup.missing:
             return False
-        view, wanted, member = self._client.view, list(lookup.missing), self._identity()
+        view, wanted, member = self._client.view, list(lookup.missing), self._committer.fetching_identity
         by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
         try:
             response, node_id = await self._channel.send(
                 lambda versions: fetch_request(self._group_id, wanted, view, versions, member),
                 purpose=Purpose.OTHER,
-                timeout=self._client_config.request_timeout,
+                timeout=self._client.config.request_timeout,
                 at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:

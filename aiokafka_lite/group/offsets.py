@@ -33,13 +33,15 @@ from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, Kaf
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
-from ..settings.config import ClientConfig, GroupConfig
+from ..settings.config import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
+from .committer import Committer
 from .counters import RequestCounters
 from .events import NO_MEMBER, Identity
 from .offset_lookups import OffsetLookups, repeat_attempts
 from .offset_requests import commit_request, read_commit, topic_id
+from .reading import Marking
 from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
@@ -69,45 +71,29 @@ class CommitResult:
 class Offsets:
     """The offsets of one member, or of a consumer that commits for a group without being a member. Owner: the consumer.
 
-    ``identity`` returns the identity to commit under, None while there is no membership; ``fetching_identity`` the
-    identity to fetch under, None if fetches name no member. ``is_rebalancing`` returns whether that identity is about
-    to change, ``is_revoking`` whether the reader still releases partitions. ``collect`` is called before marked
-    offsets are committed, so that the reader can mark processed records. ``on_mark`` is called after each mark and each
-    commit of the user, ``on_commit`` with committed offsets. ``on_refused`` is called with errors about the membership,
-    ``on_error`` with every error.
+    ``on_refused`` is called with errors about the membership, ``on_error`` with every error.
     """
 
     def __init__(
         self,
         client: Client,
         config: GroupConfig,
-        client_config: ClientConfig,
+        marking: Marking,
         *,
-        identity: Callable[[], Identity | None] = lambda: NO_MEMBER,
-        fetching_identity: Callable[[], Identity | None] = lambda: None,
-        is_rebalancing: Callable[[], bool] = lambda: False,
-        is_revoking: Callable[[], bool] = lambda: False,
-        collect: Callable[[], None] = lambda: None,
-        on_mark: Callable[[TopicPartition, int], None] = lambda partition, offset: None,
-        on_commit: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda offsets: None,
+        committer: Committer | None = None,
         on_refused: Callable[[Identity, ErrorCode], None] = lambda identity, code: None,
         on_error: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
         self._client = client
         self._service = client.service
         self._config = config
-        self._client_config = client_config
-        self._identity = identity
-        self._is_rebalancing = is_rebalancing
-        self._is_revoking = is_revoking
-        self._collect = collect
-        self._on_mark = on_mark
-        self._on_commit = on_commit
+        self._marking = marking
+        self._committer = Committer() if committer is None else committer
         self._on_refused = on_refused
         self._on_error = on_error
         self._channel = CoordinatorChannel(client, config.group_id)
         self.lookups: OffsetLookups = OffsetLookups(
-            client, self._channel, config.group_id, client_config, fetching_identity, on_refused, on_error
+            client, self._channel, config.group_id, self._committer, on_refused, on_error
         )
         self.commits: RequestCounters = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
@@ -215,10 +201,10 @@ class Offsets:
         else:
             known = self._marked.get(partition) or self._committed[partition]
             if known is not None and offset <= known.offset:
-                self._on_mark(partition, offset)  # there is nothing to commit, but the records are processed
+                self._marking.marked(partition, offset)  # there is nothing to commit, but the records are processed
                 return False
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
-        self._on_mark(partition, offset)
+        self._marking.marked(partition, offset)
         return True
 
     def reset(
@@ -268,16 +254,16 @@ class Offsets:
         interval = self._config.auto_commit_interval
         while True:
             await asyncio.sleep(interval)
-            self._collect()
+            self._marking.collect_marks()
             if self._to_commit():
                 # A request must fit into the timeout, however short the interval is.
-                await self.commit_marked(timeout=max(interval, self._client_config.request_timeout))
+                await self.commit_marked(timeout=max(interval, self._client.config.request_timeout))
 
     async def commit_marked(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
         """Commit the marks of these partitions, or of all, that are not committed yet. Otherwise like ``commit``."""
-        self._collect()
+        self._marking.collect_marks()
         wanted = None if partitions is None else list(partitions)
         before = {
             partition: offset for partition, offset in self._to_commit(wanted).items() if partition in self._marked
@@ -310,7 +296,7 @@ class Offsets:
             # Otherwise the next automatic commit would undo a commit that goes back. A mark made meanwhile is newer.
             if partition in self._committed and self._marked.get(partition) is before[partition]:
                 self._marked[partition] = given[partition]
-                self._on_mark(partition, given[partition].offset)
+                self._marking.marked(partition, given[partition].offset)
         return result
 
     async def _commit(
@@ -321,7 +307,7 @@ class Offsets:
     ) -> CommitResult:
         check_timeout(timeout)
         self._service.check_process()
-        limit = self._client_config.api_timeout if timeout is None else timeout
+        limit = self._client.config.api_timeout if timeout is None else timeout
         attempt = CommitAttempt({})
         try:
             with deadline(limit, lambda: f"within {limit:g} s"):
@@ -338,7 +324,7 @@ class Offsets:
         result = CommitResult(attempt.committed, {**late, **attempt.refused})
         self._report(result)
         if result.committed:
-            self._on_commit(result.committed)
+            self._marking.committed(result.committed)
         return result
 
     def _report(self, result: CommitResult) -> None:
@@ -353,6 +339,7 @@ class Offsets:
 
     async def _try_commit(self, attempt: CommitAttempt) -> bool:
         """Send one request for the remaining offsets. True if some are to be retried."""
+        assert self._one_at_a_time.locked(), "commits of one member are sent one at a time (rule 4)"
         for partition in [
             offset for offset in attempt.offsets if offset not in self._committed or offset in attempt.dropped
         ]:
@@ -368,7 +355,7 @@ class Offsets:
         if not attempt.offsets:
             return False
         # Read for each request, because the identity may change during the pause before it.
-        identity, view, sent = self._identity(), self._client.view, dict(attempt.offsets)
+        identity, view, sent = self._committer.identity, self._client.view, dict(attempt.offsets)
         began = asyncio.get_running_loop().time()
         if identity is None:
             # If this member was the last one and has just left the group, the coordinator would accept a commit without
@@ -380,7 +367,7 @@ class Offsets:
             response, node_id = await self._channel.send(
                 lambda versions: commit_request(self._config.group_id, identity, sent, view, attempt.without_epoch),
                 purpose=Purpose.OTHER,  # a waiting JoinGroup must not delay it
-                timeout=self._client_config.request_timeout,
+                timeout=self._client.config.request_timeout,
                 at_most=OffsetCommitRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:
@@ -430,8 +417,8 @@ class Offsets:
         outcome = classify_commit(
             code,
             is_member=bool(identity.member_id),
-            is_outdated=identity != self._identity() or self._is_rebalancing(),
-            is_revoking=self._is_revoking(),
+            is_outdated=identity != self._committer.identity or self._committer.is_rebalancing,
+            is_revoking=self._committer.is_revoking,
             by_name=attempt.by_name,
             has_epoch=offset.leader_epoch is not None and not without_epoch,
         )

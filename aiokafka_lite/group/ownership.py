@@ -30,19 +30,20 @@ class Ownership:
         self, assigned: frozenset[TopicPartition], topics: frozenset[str], generation: int
     ) -> tuple[tuple[TopicPartition, ...], frozenset[TopicPartition]]:
         """Own the assigned partitions of the subscribed topics. Returns the added and the surplus partitions."""
+        assert not self.revoking, "an assignment comes after the partitions of the last one are released"
         self.last_assignment, self.last_generation = assigned, generation
-        wanted = frozenset(each for each in assigned if each.topic in topics)
-        added, surplus = tuple(sorted(wanted - self.owned)), self.owned - wanted
-        self.owned = wanted
+        subscribed = frozenset(partition for partition in assigned if partition.topic in topics)
+        added, surplus = tuple(sorted(subscribed - self.owned)), self.owned - subscribed
+        self.owned = subscribed
         return added, surplus
 
     def revoke(self, partitions: Iterable[TopicPartition], *, closing: bool = False) -> Revoke:
         """Start to revoke the partitions."""
-        taken = frozenset(partitions)
+        revoked = frozenset(partitions)
         self._number += 1
-        self.owned -= taken
-        self.revoking |= taken
-        return Revoke(self._number, tuple(sorted(taken)), closing)
+        self.owned -= revoked
+        self.revoking |= revoked
+        return Revoke(self._number, tuple(sorted(revoked)), closing)
 
     def revoke_all(self) -> Revoke | None:
         """Start to revoke all partitions, because the consumer closes. Returns None if there is nothing to revoke."""

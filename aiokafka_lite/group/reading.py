@@ -8,7 +8,20 @@ from typing import Protocol
 from ..types import OffsetAndMetadata, TopicPartition
 
 
-class Reading(Protocol):
+class Marking(Protocol):
+    """The calls of ``Offsets`` to its consumer, whose user marks and commits."""
+
+    def collect_marks(self) -> None:
+        """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
+
+    def marked(self, partition: TopicPartition, offset: int) -> None:
+        """Called when the user marked or committed ``offset``: all records before it are processed."""
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Called when these offsets are committed."""
+
+
+class Reading(Marking, Protocol):
     """The reader's side of a membership. Calls come one at a time, except ``stop``, ``suspend``, ``resume``,
     ``idle_for``, ``marked``, ``collect_marks`` and ``committed``.
 
@@ -44,15 +57,6 @@ class Reading(Protocol):
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
     ) -> None:
         """Read the added partitions from their committed offsets. ``owned`` are all partitions of the generation."""
-
-    def collect_marks(self) -> None:
-        """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
-
-    def marked(self, partition: TopicPartition, offset: int) -> None:
-        """Called when the user marked or committed ``offset``: all records before it are processed."""
-
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called when these offsets are committed."""
 
     def idle_for(self, now: float) -> float:
         """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""

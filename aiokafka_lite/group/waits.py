@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from ..arguments import plural
 from ..cluster.client import Client
@@ -19,7 +19,10 @@ from ..cluster.topics import MISSING_AFTER
 from ..errors import ErrorCode
 from ..settings.config import GroupConfig
 from .base_member import BaseMember
+from .committer import CurrentMember
 from .counters import RebalanceCounters
+from .handover import Handovers
+from .member_requests import MemberRequests
 from .states import MemberState
 from .topic_watcher import TopicWatcher
 
@@ -45,47 +48,42 @@ _REASONS = {
 
 
 class MemberWaits:
-    """The checks of one membership. Owner: the ``MemberRunner``.
-
-    ``step`` returns what an assignment in progress waits for. ``requests_fail`` returns whether an outage names the
-    reason already.
-    """
+    """The checks of one membership. Owner: the ``MemberRunner``."""
 
     def __init__(
         self,
         client: Client,
         config: GroupConfig,
+        current: CurrentMember,
         topics: TopicWatcher,
-        *,
-        member: Callable[[], BaseMember],
-        step: Callable[[], str],
-        requests_fail: Callable[[], bool],
+        handovers: Handovers,
+        requests: MemberRequests,
         rebalances: RebalanceCounters,
     ) -> None:
         self._client = client
         self._group = f"group {config.group_id!r}"
+        self._current = current
         self._topics = topics
-        self._member = member
-        self._step = step
-        self._requests_fail = requests_fail
+        self._handovers = handovers
+        self._requests = requests
         self._rebalances = rebalances
         self._described: tuple[re.Pattern[str], Collection[str], str] | None = None  # a pattern, a list, and the text
 
     def look(self) -> Iterator[Wait]:
         """Yield the present waits."""
-        member = self._member()
+        member = self._current.member
         if member.is_gone or member.state is MemberState.FATAL:
             return
         yield from self._missing_topics()
         if member.state is MemberState.UNJOINED:
             return
         # An outage of the group's requests has its own line.
-        fails = self._requests_fail()
+        fails = self._requests.are_failing
         if member.state is not MemberState.STABLE:
             why = "its requests fail" if fails else _REASONS[member.state]
             yield Wait("membership", f"{self._group} {member.state.name}: {why}", is_logged=fails)
-        elif self._step():
-            yield Wait("assignment", f"{self._group} has assigned partitions, but {self._step()}", is_logged=fails)
+        elif step := self._handovers.step:
+            yield Wait("assignment", f"{self._group} has assigned partitions, but {step}", is_logged=fails)
         elif not member.partitions.owned:
             yield from self._no_partitions(member)
         recent = self._rebalances.recent

@@ -36,14 +36,8 @@ class CommitOnlyGroup(GroupSide):
         super().__init__(config, subscription, interceptors)
         self._client = client
         self._spawn = spawn
-        self.offsets: Offsets = Offsets(
-            client,
-            config,
-            client.config,
-            collect=self.collect_marks,
-            on_mark=self.tracker.marked,
-            on_commit=self.committed,
-        )
+        self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
+        self.offsets: Offsets = Offsets(client, config, self)
 
     def start(self) -> None:
         if self.config.auto_commit:

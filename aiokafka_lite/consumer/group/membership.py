@@ -65,7 +65,7 @@ class Membership(GroupSide):
         self._assigned = LightEvent()
         self._news = LightEvent()  # an assignment, or a refusal
         self._refusal: KafkaError | None = None
-        self.coordinator = MemberRunner(client, config, client.config, strategies=strategies, reading=self, spawn=spawn)
+        self.coordinator = MemberRunner(client, config, strategies=strategies, reading=self, spawn=spawn)
         self.offsets: Offsets = self.coordinator.offsets
 
     # The consumer's calls.

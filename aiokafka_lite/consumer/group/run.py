@@ -201,7 +201,6 @@ class GroupCore(ReadingCore):
         self.coordinator: MemberRunner = MemberRunner(
             self.client,
             options.group,
-            options.client,
             strategies=strategies,
             reading=self,
             spawn=service.start_child,

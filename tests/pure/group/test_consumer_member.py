@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, UnsupportedVersion
-from aiokafka_lite.group.consumer_member import RELEASES, SHORTEST_INTERVAL, TRANSITIONS, ConsumerMember
+from aiokafka_lite.group.consumer_member import RELEASES, TRANSITIONS, ConsumerMember
 from aiokafka_lite.group.events import (
     Action,
     Assign,
@@ -33,6 +33,7 @@ from aiokafka_lite.group.events import (
     TopicsNamed,
 )
 from aiokafka_lite.group.payloads import MAX_ASSIGNED
+from aiokafka_lite.group.requests import SHORTEST_INTERVAL
 from aiokafka_lite.group.states import MemberEvent, MemberState
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
