@@ -19,7 +19,7 @@ from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
 from ..aio.service import Component, Service
-from ..arguments import in_seconds
+from ..arguments import check_timeout, in_seconds
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
@@ -221,7 +221,7 @@ class Client(Component):
         names = None if topics is None else list(topics)
         for name in names or ():
             check_topic_name(name)
-        bound = self._bound(timeout)
+        bound = self.limit(timeout)
 
         def describe() -> str:
             causes = self._updater.describe_failures()
@@ -257,7 +257,7 @@ class Client(Component):
         known = self.known_topic(name)
         if known is not None:
             return known
-        return await self._service.while_running(wait_for_topic(self._updater, name, self._bound(timeout)))
+        return await self._service.while_running(wait_for_topic(self._updater, name, self.limit(timeout)))
 
     def allow_topic_creation(self, allowed: bool) -> None:
         """Override ``allow_auto_create_topics``.
@@ -346,7 +346,7 @@ class Client(Component):
         (``retry=False`` only), UnsupportedVersion, ProtocolError, AuthenticationError.
         """
         self._service.check()
-        sending = self._requests.send(request, node, purpose, self._bound(timeout), retry)
+        sending = self._requests.send(request, node, purpose, self.limit(timeout), retry)
         return await self._service.while_running(sending)
 
     # Coordinators.
@@ -380,7 +380,7 @@ class Client(Component):
         if not retry:
             return await self._service.while_running(find())
         what = f"the coordinator of {key}"
-        return await self._service.while_running(self._requests.repeat(find, what, self._bound(timeout)))
+        return await self._service.while_running(self._requests.repeat(find, what, self.limit(timeout)))
 
     def lacks_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> bool:
         """Return whether the last lookup of this coordinator has failed."""
@@ -396,7 +396,9 @@ class Client(Component):
         """Drop the coordinator from the cache; with ``node_id``, only if that broker is the cached coordinator."""
         self._coordinators.forget(CoordinatorKey(kind, name), node_id)
 
-    def _bound(self, timeout: float | None) -> float:
+    def limit(self, timeout: float | None) -> float:
+        """Return the seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
+        check_timeout(timeout)
         return self.config.api_timeout if timeout is None else timeout
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .deserializing import OnDeserializationError as OnDeserializationError
     from .group.claim import Claim as Claim
     from .group.consumer_group import ConsumerGroup as ConsumerGroup
-    from .group.group_side import GroupMetadata as GroupMetadata
     from .group.handler import ConsumerGroupHandler as ConsumerGroupHandler
+    from .group.participation import GroupMetadata as GroupMetadata
     from .group.rebalance import RebalanceHandle as RebalanceHandle
     from .group.rebalance import RebalanceListener as RebalanceListener
     from .group.session import ConsumerGroupSession as ConsumerGroupSession
@@ -42,7 +42,7 @@ else:  # with a __getattr__, a type checker would accept every name
             ".deserializing": "OnDeserializationError",
             ".group.claim": "Claim",
             ".group.consumer_group": "ConsumerGroup",
-            ".group.group_side": "GroupMetadata",
+            ".group.participation": "GroupMetadata",
             ".group.handler": "ConsumerGroupHandler",
             ".group.rebalance": "RebalanceHandle RebalanceListener",
             ".group.session": "ConsumerGroupSession",

@@ -131,8 +131,10 @@ class Buffer:
 
     def drop(self) -> None:
         """Drop the fetched and undelivered records; the next fetch begins at the position."""
-        # The position is inside the chunk, which is dropped in the next line.
-        self.start = self.offset
+        # The position is inside the chunk, which is dropped below.
+        offset = self.offset
+        assert offset >= self.start, "a position only grows, except by a seek or a reset"
+        self.start = offset
         self._consumed = self.consumed
         self.chunk = self._rest = self._unpacked = None
         self.consumed_bytes = self.unpacked_bytes
@@ -146,7 +148,7 @@ class Buffer:
         self.start = self.end = offset
 
     def add(self, batches: list[RecordBatch], aborted: AbortedTransactions | None) -> bool:
-        """Append fetched batches. False if none of them reaches beyond ``end``."""
+        """Append fetched batches. Returns False if none of them reaches beyond ``end``."""
         appended = False
         for batch in batches:
             if batch.next_offset <= self.end:  # brokers send whole batches, which may begin before the fetch offset
@@ -176,6 +178,7 @@ class Buffer:
         first = self._batches.popleft()
         self.bytes -= first[0].size
         self.records -= max(first[0].count, 1)
+        assert self.bytes >= 0, "each batch is counted once"
         if not self._batches:
             self._batches = NO_BATCHES
         return first
@@ -187,6 +190,7 @@ class Buffer:
         self.chunk.settle()
         if len(self.chunk):
             return self.chunk
+        assert self.chunk.next_offset >= self.start, "a position only grows, except by a seek or a reset"
         # Not the last record's offset: ``next_offset`` also passes records that were compacted away behind it.
         self.start, self._consumed, self.chunk = self.chunk.next_offset, self.consumed, None
         return None
@@ -211,7 +215,7 @@ class Buffer:
             assert self._unpacked is not None
             chunk = self.chunk = next(self._rest, None)
             if chunk is not None:
-                if may_join and chunk.next_offset == self._unpacked[0].next_offset:
+                if may_join and self._batches and chunk.next_offset == self._unpacked[0].next_offset:
                     self._join(chunk, self._unpacked, check_crc, max_size)
                 return chunk
             # ``start`` also passes records that are hidden or compacted away, and may be past hidden batches already.
@@ -267,6 +271,7 @@ class Buffer:
 
     def _pass_gap(self) -> None:
         """Move ``start`` past hidden batches that were dropped, if nothing is behind them and nothing is unpacked."""
+        assert self.start <= self.end, "records lie between start and end (rule 1)"
         if not self._batches:
             self.start = self.end
 
@@ -276,7 +281,7 @@ class Buffer:
         Raises CorruptRecord for a batch with a wrong checksum, if no batch is before it.
         """
         self.pack()
-        taken: list[PackedBatch] = []
+        packed: list[PackedBatch] = []
         while self._batches and max_records > 0 and max_bytes > 0:
             batch, aborted = self._batches[0]
             try:
@@ -284,14 +289,14 @@ class Buffer:
                     batch.verify_crc()
                 hidden = is_hidden(batch, aborted, max_size)
             except ProtocolError as error:
-                if taken:
+                if packed:
                     break
                 failure = corrupt(self._partition, self.start, str(error), batch)
                 failure.__cause__ = error  # compiled code ignores the "from" of a raise
                 raise failure from error
             self._pop()
             if not hidden:
-                taken.append(PackedBatch(self._partition, batch, self.start, OFFSET_END))
+                packed.append(PackedBatch(self._partition, batch, self.start, OFFSET_END))
                 # A compressed message of an old format does not say how many records it has.
                 count = max(batch.count, 1)
                 max_records -= count
@@ -302,15 +307,15 @@ class Buffer:
                 self.consumed_bytes += batch.size
             self.start = batch.next_offset
         self._pass_gap()
-        return taken
+        return packed
 
     def take_batches(self) -> list[FetchedBatch]:
         """Deliver all batches in packed form, to a reader that decodes them itself and never asks for chunks."""
-        taken = list(self._batches)
+        batches = list(self._batches)
         self._batches = NO_BATCHES
         self.bytes = self.records = 0
         self.start = self.end
-        return taken
+        return batches
 
 
 def _are_alike(first: RecordBatch, batch: RecordBatch) -> bool:

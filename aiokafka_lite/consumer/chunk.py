@@ -35,7 +35,7 @@ class AbortedTransactions:
     __slots__ = ("_aborting", "_upcoming")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._upcoming = [(each.first_offset, each.producer_id) for each in aborted]
+        self._upcoming = [(transaction.first_offset, transaction.producer_id) for transaction in aborted]
         heapq.heapify(self._upcoming)
         self._aborting: set[int] = set()
 
@@ -54,6 +54,10 @@ class AbortedTransactions:
     def _begin_up_to(self, offset: int) -> None:
         while self._upcoming and self._upcoming[0][0] <= offset:
             self._aborting.add(heapq.heappop(self._upcoming)[1])
+
+
+NONE_ABORTED = AbortedTransactions(())
+"""For all answers without aborted transactions: it hides nothing, so it never changes."""
 
 
 class Chunk:
@@ -108,11 +112,12 @@ class Chunk:
 
     def extend(self, columns: RecordColumns) -> None:
         """Append the records of another batch, before any record is delivered."""
+        assert self.delivered == 0, "no record is delivered yet"
         self._columns.extend(columns)
         self.header_count = self._columns.header_count
 
     def __len__(self) -> int:
-        """Undelivered records; the chunk must be settled."""
+        """Return the number of undelivered records; the chunk must be settled."""
         return len(self.offsets) - self.index
 
     @property
@@ -178,9 +183,9 @@ class Chunk:
     def advance(self, count: int) -> slice:
         """Deliver up to ``count`` records. Returns their slice of the columns."""
         end = min(len(self.offsets), self.index + count)
-        taken = slice(self.index, end)
+        delivered = slice(self.index, end)
         self.index = end
-        return taken
+        return delivered
 
 
 def decode(
@@ -214,9 +219,9 @@ def decode(
 
 
 def is_hidden(batch: RecordBatch, aborted: AbortedTransactions | None, max_size: int) -> bool:
-    """Return whether a batch is hidden: a marker, or part of an aborted transaction. Call it for the batches in order.
+    """Return whether a batch is hidden: a marker, or part of an aborted transaction.
 
-    A repeated call for the same batch changes nothing.
+    Call it for the batches in order. A repeated call for the same batch changes nothing.
     """
     if batch.is_control:
         if aborted is not None and _is_abort_marker(batch, max_size):

@@ -96,36 +96,36 @@ class Batch:
 
 def take(chunk: Chunk, max_records: int) -> Batch:
     """Deliver up to ``max_records`` of a chunk as a batch. The chunk must be settled."""
-    taken = chunk.advance(max_records)
+    rows = chunk.advance(max_records)
     # In this case, the batch gets the lists without a copy.
-    whole = taken.start == 0 and taken.stop == len(chunk.offsets)
+    is_whole = rows.start == 0 and rows.stop == len(chunk.offsets)
     return Batch(
         chunk.topic,
         chunk.partition,
         chunk.timestamp_type,
         chunk.leader_epoch,
-        chunk.offsets if whole else chunk.offsets[taken],
-        chunk.timestamps if whole else chunk.timestamps[taken],
-        chunk.keys if whole else chunk.keys[taken],
-        chunk.values if whole else chunk.values[taken],
-        chunk.headers if whole else chunk.headers[taken],
+        chunk.offsets if is_whole else chunk.offsets[rows],
+        chunk.timestamps if is_whole else chunk.timestamps[rows],
+        chunk.keys if is_whole else chunk.keys[rows],
+        chunk.values if is_whole else chunk.values[rows],
+        chunk.headers if is_whole else chunk.headers[rows],
     )
 
 
 def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
     """Return the next records of a settled chunk, with these keys and values. This does not deliver them."""
-    some = slice(chunk.index, chunk.index + len(values))
+    rows = slice(chunk.index, chunk.index + len(values))
     return map(
         make_record,
         zip(
             repeat(chunk.topic),
             repeat(chunk.partition),
-            chunk.offsets[some],
-            chunk.timestamps[some],
+            chunk.offsets[rows],
+            chunk.timestamps[rows],
             repeat(chunk.timestamp_type),
             keys,
             values,
-            chunk.headers[some],
+            chunk.headers[rows],
             repeat(chunk.leader_epoch),
         ),
     )

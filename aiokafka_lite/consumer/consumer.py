@@ -1,15 +1,14 @@
-"""``Consumer``: the public class. Each call is documented here and implemented by a part:
+"""``Consumer``: the public class. Its calls are implemented by parts:
 
-- ``consumer_core``: the client, the subscription, fetching, the reader and the group's side;
+- ``consumer_core``: the client, the subscription, fetching, the reader and the participation in a group;
 - ``position_calls``: seeks, pauses, lag, offsets by time;
 - ``iteration``: the ways to read;
-- ``member_calls``: the calls about the membership;
-- ``observation_calls``: metrics, health and diagnosis;
-- ``membership`` and ``commit_only``: the two ways to take part in a group.
+- ``group.membership`` and ``group.commit_only``: the two ways to take part in a group.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,27 +16,23 @@ from typing import TYPE_CHECKING, Generic, Unpack
 
 from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component, Service
-from ..arguments import check_timeout
+from ..arguments import check_timeout, must_be
 from ..arguments import marked as checked_mark
 from ..arguments import partition as checked_partition
 from ..arguments import partitions as checked_partitions
-from ..arguments import timestamps as checked_timestamps
 from ..cluster.topics import check_topic_name
 from ..errors import ConfigurationError
 from ..method_names import CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
-from ..types import K, Names, OffsetAndMetadata, Record, TopicPartition, V
-from .consumer_core import ConsumerCore, MakeGroupSide
-from .deserializing import OnDeserializationError
+from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, TopicPartition, V
+from .consumer_core import ConsumerCore, MakeParticipation
+from .deserializing import Deserializing, OnDeserializationError
 from .group.rebalance import RebalanceHandle, RebalanceListener
 from .interceptor import ConsumerInterceptor
 from .iteration import Batches, PartitionReader, RecordIteration, poll
-from .member_calls import MemberCalls, checked_listener
-from .observation_calls import ObservationCalls
-from .offsets import EARLIEST, LATEST, OffsetAndTimestamp
-from .position import OnOffsetReset, ResetStrategy
+from .position import OnOffsetReset
 from .position_calls import PositionCalls
 from .position_wait import PositionWait
 from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
@@ -45,14 +40,19 @@ from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_
 if TYPE_CHECKING:
     # Imported where a group is used, so that a consumer without a group, as in Spark's workers, starts faster.
     from ..cluster.client import Client
+    from ..cluster.health import Health
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
+    from ..group.states import MemberState
     from ..group.strategies import AssignmentStrategy
-    from .group.group_side import GroupSide
+    from ..net.metrics import BrokerTraffic
+    from .diagnosis import ConsumerDiagnosis
+    from .group.participation import Participation
+    from .metrics import ConsumerMetrics
     from .subscription import Subscription
 
 
-class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
+class Consumer(PositionCalls, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. ``topics`` are names or,
@@ -102,31 +102,29 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         clock: Callable[[], float] = wall_clock,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        super().__init__()
+        Component.__init__(self)
         options = reading_options(
             bootstrap_servers,
             group_id,
             settings,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            on_deserialization_error=on_deserialization_error,
+            deserializing=Deserializing.of(key_deserializer, value_deserializer, on_deserialization_error),
             interceptors=interceptors,
             on_offset_reset=on_offset_reset,
             connector=connector,
             runtime=Runtime(clock),
         )
-        wanted = checked_topics(topics)
-        _check_group_arguments(group_id, wanted, strategies, listener)
+        checked = checked_topics(topics)
+        _check_group_arguments(group_id, checked, strategies, listener)
         if listener is not None:
-            checked_listener(listener)
-        make_group = None
+            _checked_listener(listener)
+        participate = None
         if options.group is not None:
-            chosen = strategies_of(options.group, strategies)
-            make_group = _group_maker(self, self._service, options, wanted, chosen, listener)
+            participate = _participation(
+                self, self._service, options, checked, strategies_of(options.group, strategies), listener
+            )
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
-        self._core = ConsumerCore(self._service, options, wanted, make_group)
-        self._positions = PositionCalls(self._core)
+        PositionCalls.__init__(self, ConsumerCore(self._service, options, checked, participate))
         self._records: RecordIteration[K, V] = RecordIteration(self._core)
 
     def __repr__(self) -> str:
@@ -161,14 +159,6 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         self._service.check_process()
         return tuple(self._core.subscription.partitions)
 
-    async def wait_assigned(self, *, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """Wait until the group has made an assignment for this member, and return its partitions, perhaps none.
-
-        Returns at once while there is an assignment. Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by
-        default), IllegalStateError without topics and assigned partitions, and errors of the membership.
-        """
-        return await self._positions.wait_assigned(timeout)
-
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
@@ -194,24 +184,6 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         self._service.check_process()
         return self._core.topics
 
-    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions until ``resume``.
-
-        None pauses all assigned partitions. Raises IllegalStateError if one of ``partitions`` is not assigned, and for
-        None before the first assignment.
-        """
-        self._positions.set_paused(partitions, True)
-
-    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue reading these paused partitions, or all. Raises IllegalStateError for an unassigned one."""
-        self._positions.set_paused(partitions, False)
-
-    @property
-    def paused(self) -> tuple[TopicPartition, ...]:
-        """The partitions that ``pause`` has paused."""
-        self._service.check_process()
-        return tuple(each.partition for each in self._core.subscription if each.position.paused)
-
     # Topics.
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
@@ -221,8 +193,9 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         InvalidTopic, AuthorizationError, KafkaTimeout.
         """
         self._service.check()
-        found = await self._service.while_running(self._core.client.topic(topic, self._positions.limit(timeout)))
-        return found.partitions
+        limit = self._core.client.limit(timeout)
+        view = await self._service.while_running(self._core.client.topic(topic, limit))
+        return view.partitions
 
     async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
         """Return the names of all topics that this user may see, without internal ones.
@@ -230,93 +203,9 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
         self._service.check()
-        sending = self._core.client.send(MetadataRequest(topics=None), timeout=self._positions.limit(timeout))
+        sending = self._core.client.send(MetadataRequest(topics=None), timeout=self._core.client.limit(timeout))
         response = await self._service.while_running(sending)
         return frozenset(topic.name for topic in response.topics if topic.name is not None and not topic.is_internal)
-
-    # Positions.
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read the partition from ``offset`` on; fetched records of it are dropped.
-
-        Raises IllegalStateError if the partition is not assigned, TypeError or ValueError for a wrong offset.
-        """
-        self._positions.seek(partition, offset)
-
-    async def seek_to_beginning(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> None:
-        """Read from the first offset of these partitions, or of all assigned ones.
-
-        Returns when the offsets are known, or at once before the start. ``timeout`` (``api_timeout`` by default) bounds
-        the wait, in seconds. Raises the errors of ``position``, and IllegalStateError before the first assignment; see
-        ``wait_assigned``. If the call is cancelled, the lookup continues.
-        """
-        await self._positions.seek_by(ResetStrategy.EARLIEST, partitions, timeout)
-
-    async def seek_to_end(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> None:
-        """Read only records that are written from now on. In other respects it is like ``seek_to_beginning``."""
-        await self._positions.seek_by(ResetStrategy.LATEST, partitions, timeout)
-
-    async def seek_to_committed(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> None:
-        """Read from the group's committed offsets. Without a committed offset, ``auto_offset_reset`` decides.
-
-        Otherwise like ``seek_to_beginning``. Raises IllegalStateError without a ``group_id`` or before the start.
-        """
-        await self._positions.seek_to_committed(partitions, timeout)
-
-    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record to return, waiting until it is known.
-
-        Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or the error that keeps the position
-        from being known; IllegalStateError if the partition is not assigned.
-        """
-        return await self._positions.position(partition, timeout)
-
-    async def lag(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offsets between the position and the end that the isolation level shows, for these partitions or
-        all.
-
-        For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
-        paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
-        Raises the errors of ``position`` and ``end_offsets``. ``timeout`` (``api_timeout`` by default) bounds the whole
-        call, in seconds.
-        """
-        return await self._positions.lag(partitions, timeout)
-
-    def high_watermark(self, partition: TopicPartition) -> int | None:
-        """Return the offset after the last replicated record, as of the last fetch; None before the first one."""
-        return self._positions.high_watermark(partition)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition, assigned or not. Raises UnknownTopic, KafkaTimeout."""
-        return await self._positions.edges(partitions, EARLIEST, timeout)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition that the isolation level shows.
-
-        Raises UnknownTopic, KafkaTimeout.
-        """
-        return await self._positions.edges(partitions, LATEST, timeout)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a time in milliseconds; None if all records are older.
-
-        Raises UnknownTopic, KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
-        """
-        return await self._positions.look_up(checked_timestamps(timestamps), timeout)
 
     # The group.
 
@@ -346,7 +235,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
             # The records of partition readers are excluded, because other tasks may still process some of them.
             return group.tracker.mark_all() and not self._core.partition_readers
         # A list, not a generator: a record that cannot be marked must not end the loop.
-        return False not in [group.mark(each, metadata) for each in checked]
+        return False not in [group.mark(returned, metadata) for returned in checked]
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
@@ -359,7 +248,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         """
         self._service.check()
         group = self._core.require_group()
-        return await self._service.while_running(group.commit(offsets, self._positions.limit(timeout)))
+        return await self._service.while_running(group.commit(offsets, self._core.client.limit(timeout)))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -369,8 +258,43 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
         """
         self._service.check()
-        wanted = checked_partitions(partitions)
-        return await self._service.while_running(self.offsets.fetch(wanted, timeout=self._positions.limit(timeout)))
+        lookup = self.offsets.fetch(checked_partitions(partitions), timeout=self._core.client.limit(timeout))
+        return await self._service.while_running(lookup)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the member's identity, for commits in a transaction. Read it when ``poll`` has returned the records.
+
+        The coordinator refuses an identity that is older than the last rebalance. Raises IllegalStateError without a
+        ``group_id``, and while the consumer is not a member: before its first assignment, and after it has lost its
+        partitions.
+        """
+        self._service.check_process()
+        return self._core.require_group().metadata()
+
+    @property
+    def membership(self) -> MemberState | None:
+        """The state of the member; None without a membership."""
+        self._service.check_process()
+        runner = self._core.member_runner
+        return None if runner is None else runner.member.state
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether the consumer commits the offsets of processed records by itself."""
+        return self._core.group is not None and self._core.group.config.auto_commit
+
+    @property
+    def max_poll_interval(self) -> float:
+        """Seconds that the program may take between two reads; infinite if the consumer is not a member of a group."""
+        return math.inf if self._core.group is None else self._core.group.config.max_poll_interval
+
+    def add_listener(self, listener: RebalanceListener) -> None:
+        """Call another listener as well, after the present ones; ``ExactlyOnce`` uses this.
+
+        Raises IllegalStateError for a consumer that is not a member of a group, ConfigurationError for another object.
+        """
+        self._service.check_process()
+        self._core.add_listener(_checked_listener(listener))
 
     # Reading.
 
@@ -391,7 +315,7 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> list[Record[K, V]]:
-        """Up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
+        """Return up to ``max_records`` fetched records. If there are none, wait ``timeout`` seconds for some.
 
         After a list for which the program took longer than ``max_poll_interval``, a member of a group gets fewer.
         The list may have records of several partitions. The records of each partition are in order. With
@@ -415,12 +339,49 @@ class Consumer(MemberCalls, ObservationCalls, Component, Generic[K, V]):
         """
         return Batches(self._core, max_records, timeout)
 
+    # The state of the consumer: these calls ask no broker and do not wait. Call them in the event loop.
+
+    def metrics(self) -> ConsumerMetrics:
+        """Return a snapshot of counters and gauges. It takes some microseconds, and some more for each partition."""
+        return self._core.metrics()
+
+    def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
+        """Return whether the consumer works, for liveness and readiness probes.
+
+        It is not live after a failure and after ``close``. A member is also not live if its program has not asked for
+        records for more than ``max_poll_ago`` seconds (``max_poll_interval`` by default). The consumer is not ready
+        before the start and the first assignment, and while it is not a member. It is also not ready when requests wait
+        or fail, and no broker has answered for more than ``max_silence`` seconds. Raises ConfigurationError for a wrong
+        limit.
+        """
+        return self._core.health(max_silence, max_poll_ago)
+
+    def traffic(self) -> Mapping[int, BrokerTraffic]:
+        """Return the requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+
+        A bootstrap address has a negative id.
+        """
+        return self._core.traffic()
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        """Return the state of the consumer, its membership, its connections and its event loop, for a bug report.
+
+        The lag is known from the last answers of brokers.
+        """
+        return self._core.diagnose()
+
+
+def _checked_listener(listener: object) -> RebalanceListener:
+    if not isinstance(listener, RebalanceListener):
+        raise ConfigurationError(must_be("listener", "an instance of RebalanceListener", listener))
+    return listener
+
 
 def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    wanted = checked_partitions(partitions)
-    for name in {partition.topic for partition in wanted}:
+    checked = checked_partitions(partitions)
+    for name in {partition.topic for partition in checked}:
         check_topic_name(name)
-    return wanted
+    return checked
 
 
 def _check_group_arguments(group_id: str | None, topics: object, strategies: object, listener: object) -> None:
@@ -434,15 +395,15 @@ def _check_group_arguments(group_id: str | None, topics: object, strategies: obj
             raise ConfigurationError(f"{name} requires topics: a consumer without topics is not a member of its group")
 
 
-def _group_maker(
+def _participation(
     consumer: Consumer[K, V],
     service: Service,
     options: ReadingOptions,
     topics: tuple[str, ...] | re.Pattern[str],
     strategies: Sequence[AssignmentStrategy | str],
     listener: RebalanceListener | None,
-) -> MakeGroupSide:
-    """Make the group's side once the core has a client and a subscription."""
+) -> MakeParticipation:
+    """Return the function that begins to take part in the group, once the core has a client and a subscription."""
     from .group.commit_only import CommitOnlyGroup
     from .group.membership import Membership
 
@@ -454,7 +415,7 @@ def _group_maker(
         subscription: Subscription,
         positions: PositionWait,
         on_callback_error: Callable[[Exception], None],
-    ) -> GroupSide:
+    ) -> Participation:
         if not topics:
             return CommitOnlyGroup(client, subscription, config, interceptors=interceptors, spawn=service.start_child)
         return Membership(

@@ -1,4 +1,4 @@
-"""The parts of one ``Consumer``: the core that every reading component has, the reader, and the group's side."""
+"""The parts of one ``Consumer``: the core of every reading component, the reader, and the participation in a group."""
 
 from __future__ import annotations
 
@@ -29,36 +29,33 @@ from .subscription import Subscription
 if TYPE_CHECKING:
     from ..cluster.client import Client
     from ..group.member_runner import MemberRunner
-    from .group.group_side import GroupSide
+    from .group.participation import Participation
     from .metrics import GroupMetrics
 
 logger = logging.getLogger(__name__)
 
-MakeGroupSide = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "GroupSide"]
-"""Makes the group's side. The group calls the last argument with an exception of the listener."""
+MakeParticipation = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "Participation"]
+"""Begins to take part in a group. The last argument is called with an exception of the listener."""
 
 
 class ConsumerCore(ReadingCore):
-    """Owner: the ``Consumer``. ``make_group`` makes the group's side, for a consumer with a ``group_id``."""
+    """Owner: the ``Consumer``. ``participate`` is given for a consumer with a ``group_id``."""
 
     def __init__(
         self,
         service: Service,
         options: ReadingOptions,
         topics: tuple[str, ...] | re.Pattern[str],
-        make_group: MakeGroupSide | None,
+        participate: MakeParticipation | None,
     ) -> None:
-        super().__init__(service, options, topics if make_group is None and isinstance(topics, tuple) else ())
-        self.group: GroupSide | None = (
-            None
-            if make_group is None
-            else make_group(self.client, self.subscription, self.positions, self.on_callback_error)
-        )
+        super().__init__(service, options, topics if participate is None and isinstance(topics, tuple) else ())
+        self.group: Participation | None = None
+        if participate is not None:
+            self.group = participate(self.client, self.subscription, self.positions, self.on_callback_error)
         self.reader: Reader = Reader(
             self.subscription,
             options.consumer,
             self.client.retry_backoff(),
-            on_room=self.fetching.wake,
             tracker=None if self.group is None else self.group.tracker,
             interceptors=options.interceptors,
             is_ongoing=self.client.outages.is_ongoing,
@@ -135,6 +132,17 @@ class ConsumerCore(ReadingCore):
         if not self.is_subscribed and not self.subscription.partitions:
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
+    async def may_read(self) -> bool:
+        """Return whether an iteration continues. False once the consumer is closed; raises its failure."""
+        while True:
+            if self.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+                return False
+            self.service.check()
+            self.check_something_to_read()
+            if not self.reader.must_yield:
+                return True
+            await asyncio.sleep(0)
+
     def reading(self, iteration: object = None) -> AbstractContextManager[None]:
         """Return a context for one read, while it waits. ``iteration`` is the iterator that reads, if any.
 
@@ -145,7 +153,7 @@ class ConsumerCore(ReadingCore):
     def partition_reader(self, partition: TopicPartition) -> ClaimReader:
         """Return the reader of this partition alone; the consumer's own reads leave the partition out from now on."""
         self.check_usable()
-        if self.coordinator is not None:
+        if self.member_runner is not None:
             raise IllegalStateError("partition() is not for members of a group; use the claims of a ConsumerGroup")
         assigned = self.subscription[partition]
         reader = self.partition_readers.get(partition)
@@ -155,7 +163,6 @@ class ConsumerCore(ReadingCore):
                 self.subscription,
                 self.options.consumer,
                 self.client.retry_backoff(),
-                on_room=self.fetching.wake,
                 check_process=self.service.check_process,
                 interceptors=self.options.interceptors,
             )
@@ -166,15 +173,14 @@ class ConsumerCore(ReadingCore):
 
     def _checks(self) -> Sequence[Check]:
         checks = super()._checks()
-        return checks if self.coordinator is None else (*checks, self.coordinator.waits)
+        return checks if self.member_runner is None else (*checks, self.member_runner.waits)
 
     @property
-    def coordinator(self) -> MemberRunner | None:
-        """The membership; None for a consumer that is not a member."""
-        return None if self.group is None else self.group.coordinator
+    def member_runner(self) -> MemberRunner | None:
+        return None if self.group is None else self.group.member_runner
 
-    def require_group(self) -> GroupSide:
-        """Return the group's side. Raises IllegalStateError without a ``group_id``, and in a forked process."""
+    def require_group(self) -> Participation:
+        """Return the participation. Raises IllegalStateError if there is no ``group_id``, and in a forked process."""
         if self.service.is_inherited:  # hot: programs mark each record
             self.service.check_process()
         if self.group is None:
@@ -183,7 +189,7 @@ class ConsumerCore(ReadingCore):
 
     def add_listener(self, listener: RebalanceListener) -> None:
         """Call another listener as well."""
-        if self.group is None or self.coordinator is None:
+        if self.group is None or self.member_runner is None:
             raise IllegalStateError("add_listener() is for members of a group, made with group_id and topics")
         self.group.add_listener(listener)
 
@@ -194,7 +200,7 @@ class ConsumerCore(ReadingCore):
         from .metrics import group_metrics
 
         idle = self.group.tracker.idle_for(loop_time())
-        return group_metrics(self.group.config.group_id, self.group.offsets, self.coordinator, idle)
+        return group_metrics(self.group.config.group_id, self.group.offsets, self.member_runner, idle)
 
     # Topics and partitions.
 
@@ -209,7 +215,7 @@ class ConsumerCore(ReadingCore):
         With a ``group_id``, reading of new partitions begins at the committed offsets.
         """
         self.check_usable()
-        if self.is_subscribed or self.coordinator is not None:
+        if self.is_subscribed or self.member_runner is not None:
             read = ", ".join(sorted(self.topics)) or "the topics of a group"
             raise IllegalStateError(f"assign() is for consumers without topics; this one reads {read}")
         self._assign(partitions)
@@ -217,7 +223,7 @@ class ConsumerCore(ReadingCore):
     def subscribe(self, topics: tuple[str, ...] | re.Pattern[str]) -> None:
         """Read other topics, as a member."""
         self.check_usable()
-        if self.group is None or self.coordinator is None:
+        if self.group is None or self.member_runner is None:
             raise IllegalStateError(
                 "subscribe() is for members of a group: pass group_id and topics to the Consumer; "
                 "to read without a group, pass topics alone, or use assign()"
@@ -229,7 +235,7 @@ class ConsumerCore(ReadingCore):
         """Read nothing."""
         self.check_usable()
         self.is_subscribed = False
-        if self.group is not None and self.coordinator is not None:
+        if self.group is not None and self.member_runner is not None:
             self.group.subscribe(())
         else:
             self.subscription.whole_topics = ()
@@ -266,7 +272,6 @@ class ConsumerCore(ReadingCore):
             self.group.on_removed(partitions)
 
     def on_ready(self) -> None:
-        super().on_ready()
         self.reader.notice()
         for reader in self.partition_readers.values():
             reader.notice()

@@ -64,32 +64,32 @@ class Source(Protocol):
 class Deserializing:
     """Takes records from a source and runs deserializers over them. Many sources may share it: it keeps no records."""
 
-    def __init__(
-        self,
-        key: object,
-        value: object,
-        on_error: OnDeserializationError,
-    ) -> None:
+    def __init__(self, key: object, value: object, on_error: OnDeserializationError) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip", "raw"):
             what = "'raise', 'skip', 'raw', or a function of error and record"
             raise ConfigurationError(must_be("on_deserialization_error", what, on_error))
         self._key = None if key is None else as_deserializer("key_deserializer", key)
         self._value = None if value is None else as_deserializer("value_deserializer", value)
-        self._is_always_async = any(each is not None and is_async(each) for each in (self._key, self._value))
+        self._is_always_async = any(part is not None and is_async(part) for part in (self._key, self._value))
         self.is_async: bool = self._is_always_async
         """Whether results must be awaited. Also set while a plain function returns awaitables, for example until it has
         a schema."""
         self._on_error = on_error
         self._skipped = 0
 
+    @classmethod
+    def of(cls, key: object, value: object, on_error: OnDeserializationError) -> Deserializing | None:
+        """Return None if records are returned as bytes. Raises ConfigurationError."""
+        return None if key is value is None and on_error == "raise" else cls(key, value, on_error)
+
     def iterate(self, source: Source) -> bool:
-        """Make the source iterate over the next records. False if ``take`` is needed instead.
+        """Make the source iterate over the next records. Returns False if ``take`` is needed instead.
 
         ``take`` is needed if nothing is buffered, a deserializer is async, or the next record cannot be deserialized.
         """
-        if self.is_async or (found := source.peek()) is None:
+        if self.is_async or (peeked := source.peek()) is None:
             return False
-        _, chunk = found
+        _, chunk = peeked
         keys, values = self._ahead(chunk, AHEAD)
         if values:
             source.iterate_with(chunk, keys, values)
@@ -98,14 +98,14 @@ class Deserializing:
     async def take(
         self, source: Source, max_records: int, *, deadline: float | None = None, skip: int = 0
     ) -> list[AnyRecord]:
-        """Up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
+        """Return up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
 
         At the loop's time ``deadline``, it returns the records that async deserializers have finished. If each call
         started over, a list that takes longer than the timeout would never be returned. Records may be skipped until
         ``deadline``, and at least ``skip`` of them.
         """
-        while (found := source.peek()) is not None:
-            assigned, chunk = found
+        while (peeked := source.peek()) is not None:
+            assigned, chunk = peeked
             start = chunk.index
             records, used, failure = await self._read(chunk, max_records, deadline)
             if not source.deliver(assigned, chunk, start, used):
@@ -124,8 +124,7 @@ class Deserializing:
     async def _read(
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
-        """Return the next records, how many of the chunk's records they used, and the error that ended the call
-        early."""
+        """Return the next records, the number of the chunk's records that they used, and an error behind them."""
         if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:
@@ -134,9 +133,9 @@ class Deserializing:
         records: list[AnyRecord] = []
         used = 0
         self.is_async = self._is_always_async  # used until a result has to be awaited
-        some = slice(chunk.index, chunk.index + max_records)
+        rows = slice(chunk.index, chunk.index + max_records)
         with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
-            for raw in records_of(chunk, chunk.keys[some], chunk.values[some]):
+            for raw in records_of(chunk, chunk.keys[rows], chunk.values[rows]):
                 try:
                     record = await self._deserialize(raw)
                 except DeserializationError as error:
@@ -150,20 +149,19 @@ class Deserializing:
         return records, used, None
 
     def _ahead(self, chunk: Chunk, max_records: int) -> tuple[Sequence[object], Sequence[object]]:
-        """Return the next keys and values by deserializers that are not async, up to the first key or value that they
-        refuse.
+        """Return the next keys and values, deserialized without awaiting, up to the first one that is refused.
 
         Whole columns are deserialized at once: a call and an exception handler for each record took twice as long as
         parsing small JSON.
         """
-        some = slice(chunk.index, chunk.index + max_records)
-        headers = chunk.headers[some]
-        keys = self._made(self._key, chunk.topic, chunk.keys[some], headers)
-        values = self._made(self._value, chunk.topic, chunk.values[some], headers)
+        rows = slice(chunk.index, chunk.index + max_records)
+        headers = chunk.headers[rows]
+        keys = self._column(self._key, chunk.topic, chunk.keys[rows], headers)
+        values = self._column(self._value, chunk.topic, chunk.values[rows], headers)
         count = min(len(keys), len(values))
         return keys[:count], values[:count]
 
-    def _made(
+    def _column(
         self,
         deserializer: Deserializer[object] | None,
         topic: str,
@@ -173,28 +171,28 @@ class Deserializing:
         """Return the deserialized values of a column, up to the first value that is refused or must be awaited."""
         if deserializer is None:
             return column
-        made: list[object] = []
+        results: list[object] = []
         deserialize = deserializer.deserialize
         rest = zip(column, headers)
         try:
             # Up to the first result that is not None: its type shows whether results have to be awaited.
             for data, of_record in rest:
-                made.append(None if data is None else deserialize(topic, data, of_record))
+                results.append(None if data is None else deserialize(topic, data, of_record))
                 if data is not None:
                     break
-            if not made or not isinstance(made[-1], Awaitable):  # if it is awaitable, ``take`` calls the rest
+            if not results or not isinstance(results[-1], Awaitable):  # if it is awaitable, ``take`` calls the rest
                 for data, of_record in rest:
-                    made.append(None if data is None else deserialize(topic, data, of_record))
+                    results.append(None if data is None else deserialize(topic, data, of_record))
         except Exception:  # noqa: BLE001 - called again for this record when it is the next one, and raised then
             pass
         # Checked by type, because a check of each value costs as much as parsing it.
-        if any(issubclass(kind, Awaitable) for kind in set(map(type, made))):
+        if any(issubclass(kind, Awaitable) for kind in set(map(type, results))):
             self.is_async = True
-            first = next(index for index, value in enumerate(made) if isinstance(value, Awaitable))
-            for value in made[first:]:
+            first = next(index for index, value in enumerate(results) if isinstance(value, Awaitable))
+            for value in results[first:]:
                 _dispose(value)
-            del made[first:]
-        return made
+            del results[first:]
+        return results
 
     async def _deserialize(self, raw: Record) -> AnyRecord | None:
         key: object = raw.key
@@ -225,8 +223,8 @@ class Deserializing:
 
     async def _decide(self, error: DeserializationError, raw: Record) -> AnyRecord | None:
         if callable(self._on_error):
-            decided = self._on_error(error, raw)
-            return await decided if isinstance(decided, Awaitable) else decided
+            decision = self._on_error(error, raw)
+            return await decision if isinstance(decision, Awaitable) else decision
         if self._on_error == "raise" or not concerns_record(error.__cause__ or error):
             raise error
         if self._on_error == "raw":
@@ -242,9 +240,9 @@ class Deserializing:
         return None
 
 
-def _dispose(made: object) -> None:
+def _dispose(result: object) -> None:
     """Drop an awaitable without awaiting it; the deserializer is called again for its record."""
-    if inspect.iscoroutine(made):
-        made.close()
-    elif isinstance(made, asyncio.Future):
-        made.cancel()
+    if inspect.iscoroutine(result):
+        result.close()
+    elif isinstance(result, asyncio.Future):
+        result.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..aio.service import Service
@@ -66,12 +65,12 @@ class ConsumerDiagnosis(Diagnosis):
     partitions: tuple[PartitionReport, ...]
 
 
-def group_report(coordinator: MemberRunner | None) -> GroupReport | None:
+def group_report(runner: MemberRunner | None) -> GroupReport | None:
     """Return the membership; None without one."""
-    if coordinator is None:
+    if runner is None:
         return None
-    member = coordinator.member
-    node = coordinator.node
+    member = runner.member
+    node = runner.node
     return GroupReport(
         group_id=member.group_id,
         protocol=member.protocol,
@@ -86,13 +85,6 @@ def group_report(coordinator: MemberRunner | None) -> GroupReport | None:
     )
 
 
-def partition_reports(
-    partitions: Iterable[AssignedPartition], isolation: IsolationLevel
-) -> tuple[PartitionReport, ...]:
-    """Reports of the first partitions. Asks no broker."""
-    return tuple(_partition(partition, isolation) for partition in list(partitions)[:MOST_SHOWN])
-
-
 def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
     """Return the lag, by the end in the last answer; None if there was no answer."""
     end, offset = assigned.known_end(isolation), assigned.offset
@@ -101,7 +93,7 @@ def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None
 
 def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> PartitionReport:
     position = assigned.position
-    waits = f", waits: {position.pause_reason.name}" if position.pause_reason else ""
+    waits = f", waits: {assigned.pause_reason.name}" if assigned.pause_reason else ""
     error = position.lookup_error if assigned.failure is None else str(assigned.failure)
     return PartitionReport(
         partition=str(assigned.partition),
@@ -111,7 +103,7 @@ def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> Partit
         lag=lag_of(assigned, isolation),
         leader=assigned.node_id,
         buffered_bytes=assigned.buffer.bytes,
-        paused=position.paused,
+        paused=assigned.paused,
         error=error,
     )
 
@@ -121,16 +113,16 @@ def diagnose(
     client: Client,
     subscription: Subscription,
     options: ReadingOptions,
-    coordinator: MemberRunner | None,
+    runner: MemberRunner | None,
 ) -> ConsumerDiagnosis:
     """Return the diagnosis of a consumer or of a running ``ConsumerGroup``."""
     partitions, isolation = list(subscription), options.consumer.isolation
-    known = [lag for partition in partitions if (lag := lag_of(partition, isolation)) is not None]
+    lags = [lag for partition in partitions if (lag := lag_of(partition, isolation)) is not None]
     configs = (options.consumer,) if options.group is None else (options.consumer, options.group)
     return ConsumerDiagnosis(
         **common(service, client, *configs),  # type: ignore[arg-type]
-        group=group_report(coordinator),
+        group=group_report(runner),
         assigned=len(partitions),
-        lag=sum(known),
-        partitions=partition_reports(partitions, isolation),
+        lag=sum(lags),
+        partitions=tuple(_partition(partition, isolation) for partition in partitions[:MOST_SHOWN]),
     )

@@ -30,7 +30,7 @@ class ConsumerInterceptor(Protocol):
         ...
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called when these offsets of the group are committed, by the program or automatically.
+        """Observe offsets of the group that are committed, by the program or automatically.
 
         Not called for offsets that a transaction commits.
         """
@@ -53,13 +53,15 @@ class ConsumerInterceptors:
 
     def on_consume(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
         """Pass the records of one read through all interceptors."""
-        for each in self._interceptors if records else ():
+        for interceptor in self._interceptors if records else ():
             try:
-                changed = list(each.on_consume(records))
+                changed = list(interceptor.on_consume(records))
                 if len(changed) != len(records) or not all(isinstance(record, Record) for record in changed):
                     raise TypeError(f"on_consume must return {plural(len(records), 'record')}, got {changed!r:.80}")
             except RAISED as error:
-                self._errors.log(f"{type(each).__name__}.on_consume", error, f" for records of {records[0].topic!r}")
+                self._errors.log(
+                    f"{type(interceptor).__name__}.on_consume", error, f" for records of {records[0].topic!r}"
+                )
             else:
                 records = changed
         return records

@@ -55,10 +55,10 @@ class RecordIteration(Generic[K, V]):
             return record  # type: ignore[return-value]  # its key and value are what K and V say
         core, reader, deserializing = self._core, self._core.reader, self._core.options.deserializing
         with core.reading(self):
-            while await _may_read(core):
-                left = reader.serve(cursor)
-                if left is not None:  # another iteration was dropped before the end of its chunk
-                    return left  # type: ignore[return-value]
+            while await core.may_read():
+                next_record = reader.serve(cursor)
+                if next_record is not None:  # another iteration was dropped before the end of its chunk
+                    return next_record  # type: ignore[return-value]
                 if deserializing is not None:
                     if deserializing.iterate(reader):
                         return next(cursor.current)  # type: ignore[return-value]
@@ -89,7 +89,7 @@ class _NextBatch:
         with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
                 await self._fill()
-            while await _may_read(core):
+            while await core.may_read():
                 batch = take(reader)
                 if batch is not None:
                     return batch
@@ -100,7 +100,7 @@ class _NextBatch:
         """Wait until a batch is full, or the time has passed."""
         core, reader = self._core, self._core.reader
         with anyio.move_on_after(self._timeout):
-            while not reader.is_full(self._max_records) and await _may_read(core):
+            while not reader.is_full(self._max_records) and await core.may_read():
                 await _until_closed(core, reader.wait(more=True))
 
 
@@ -212,10 +212,10 @@ class PartitionReader(Generic[K, V]):
             raise StopAsyncIteration
         core.service.check()
         core.reader.raise_error()
-        taken = await _until_closed(core, self._reader.next_record(core.options.deserializing))
-        if taken is None:
+        next_record = await _until_closed(core, self._reader.next_record(core.options.deserializing))
+        if next_record is None:
             raise StopAsyncIteration
-        return cast("Record[K, V]", taken)
+        return cast("Record[K, V]", next_record)
 
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record[K, V]]:
         """Poll like ``Consumer.poll``. Raises IllegalStateError if the partition is no longer assigned."""
@@ -236,7 +236,7 @@ class PartitionReader(Generic[K, V]):
 async def poll(
     core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
 ) -> list[Record[Any, Any]]:
-    """Implements ``Consumer.poll``."""
+    """Return the records of ``Consumer.poll``."""
     core.service.check()
     check_max_records(max_records)
     check_wait(timeout)
@@ -289,8 +289,8 @@ async def _poll_deserialized(
     # Without a timeout, all buffered records are checked, also those behind records that the policy skips.
     skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
     while True:
-        found = deserializing.take(source, max_records, deadline=deadline, skip=skip)
-        records = await core.service.while_running(found)
+        taking = deserializing.take(source, max_records, deadline=deadline, skip=skip)
+        records = await core.service.while_running(taking)
         if records:
             return records
         if loop.time() >= deadline:
@@ -303,20 +303,8 @@ async def _poll_deserialized(
             return []
 
 
-async def _may_read(core: ConsumerCore) -> bool:
-    """Return whether an iteration continues. False once the consumer is closed; raises its failure."""
-    while True:
-        if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
-            return False
-        core.service.check()
-        core.check_something_to_read()
-        if not core.reader.must_yield:
-            return True
-        await asyncio.sleep(0)
-
-
 async def _until_closed(core: ConsumerCore, awaitable: Awaitable[T]) -> T | None:
-    """Like ``while_running``, but return None if the consumer is closed meanwhile, which ends an iteration."""
+    """Return the result while the consumer runs. Returns None if it is closed meanwhile, which ends an iteration."""
     try:
         return await core.service.while_running(awaitable)
     except IllegalStateError:

@@ -112,37 +112,38 @@ def consumer_metrics(
     group: GroupMetrics | None,
 ) -> ConsumerMetrics:
     """Return the current metrics."""
-    partitions = {each.partition: _partition(each, subscription, isolation) for each in subscription}
-    every = partitions.values()
-    removed = [counts for each, counts in subscription.earlier_assignments.items() if each not in partitions]
-    known = [each.lag for each in every if each.lag is not None]
+    partitions = {assigned.partition: _partition(assigned, subscription, isolation) for assigned in subscription}
+    present = partitions.values()
+    earlier = subscription.earlier_assignments.items()
+    removed = [counts for partition, counts in earlier if partition not in partitions]
+    lags = [metrics.lag for metrics in present if metrics.lag is not None]
     return ConsumerMetrics(
-        records_consumed=sum(each.records for each in removed) + sum(each.records_consumed for each in every),
-        bytes_consumed=sum(each.unpacked_bytes for each in removed) + sum(each.bytes_consumed for each in every),
-        buffered_bytes=sum(each.buffered_bytes for each in every),
+        records_consumed=sum(counts.records for counts in removed)
+        + sum(metrics.records_consumed for metrics in present),
+        bytes_consumed=sum(counts.unpacked_bytes for counts in removed)
+        + sum(metrics.bytes_consumed for metrics in present),
+        buffered_bytes=sum(metrics.buffered_bytes for metrics in present),
         fetch_latency=fetches.latencies.snapshot(),
         fetch_failures=fetches.failures,
-        lag=sum(known) if known else None,
-        lag_max=max(known, default=None),
+        lag=sum(lags) if lags else None,
+        lag_max=max(lags, default=None),
         partitions=partitions,
         group=group,
         client=client_metrics(client),
     )
 
 
-def group_metrics(
-    group_id: str, offsets: Offsets, coordinator: MemberRunner | None, last_poll_ago: float
-) -> GroupMetrics:
+def group_metrics(group_id: str, offsets: Offsets, runner: MemberRunner | None, last_poll_ago: float) -> GroupMetrics:
     """Return the metrics of a group at this moment."""
     member = None
-    if coordinator is not None:
+    if runner is not None:
         member = MemberMetrics(
-            state=coordinator.member.state.name,
-            generation=coordinator.member.generation,
-            assigned_partitions=len(coordinator.member.partitions.owned),
+            state=runner.member.state.name,
+            generation=runner.member.generation,
+            assigned_partitions=len(runner.member.partitions.owned),
             last_poll_ago=last_poll_ago,
-            heartbeats=request_metrics(coordinator.heartbeats),
-            rebalances=request_metrics(coordinator.rebalances),
+            heartbeats=request_metrics(runner.heartbeats),
+            rebalances=request_metrics(runner.rebalances),
         )
     return GroupMetrics(group_id=group_id, commits=request_metrics(offsets.commits), member=member)
 
@@ -164,7 +165,7 @@ def _partition(assigned: AssignedPartition, subscription: Subscription, isolatio
         lag=lag_of(assigned, isolation),
         last_stable_offset=assigned.last_stable_offset,
         buffered_bytes=assigned.buffer.bytes,
-        is_paused=assigned.position.paused,
+        is_paused=assigned.paused,
         records_consumed=consumed.records,
         bytes_consumed=consumed.unpacked_bytes,
     )

@@ -55,28 +55,27 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(slots=True)
 class LookupAnswer:
-    """The answer of one leader. ``found`` has None for a partition whose records are all older than the time."""
+    """The answer of one leader. The offset is None for a partition whose records are all older than the time."""
 
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
-def in_parts(wanted: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
+def in_parts(timestamps: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
     """Divide lookups at one leader into requests of at most ``LOOKUPS_PER_REQUEST`` partitions."""
-    remaining = iter(wanted.items())
+    remaining = iter(timestamps.items())
     while part := dict(islice(remaining, LOOKUPS_PER_REQUEST)):
         yield part
 
 
 def lookup_request(
-    view: ClusterView, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
+    view: ClusterView, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> ListOffsetsRequest:
-    """Return one request for partitions of one leader; the values are timestamps in milliseconds, or LATEST,
-    EARLIEST."""
+    """Return one request for partitions of one leader, by timestamps in milliseconds, or LATEST, EARLIEST."""
     topics: dict[str, list[ListOffsetsRequestPartition]] = {}
-    for partition, timestamp in wanted.items():
-        known = view.partition(partition)
-        epoch = None if known is None else known.leader_epoch
+    for partition, timestamp in timestamps.items():
+        partition_view = view.partition(partition)
+        epoch = None if partition_view is None else partition_view.leader_epoch
         topics.setdefault(partition.topic, []).append(
             ListOffsetsRequestPartition(
                 partition_index=partition.partition,
@@ -87,34 +86,34 @@ def lookup_request(
     return ListOffsetsRequest(
         replica_id=CONSUMER,
         isolation_level=int(isolation),
-        topics=[ListOffsetsRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+        topics=[ListOffsetsRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
 
 
-def read_lookup(wanted: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
-    """Return the answer by partition, for those in ``wanted``.
+def read_lookup(timestamps: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
+    """Return the answer by partition, for those in ``timestamps``.
 
     If the answer omits a partition, the broker does not know the partition. Each log has a first and a last offset. If
     one of these was requested and the answer has none, the offset is not available yet.
     """
     answer = LookupAnswer()
     for topic in response.topics:
-        for given in topic.partitions:
-            partition = TopicPartition(topic.name, given.partition_index)
-            code = ErrorCode.of(given.error_code)
-            if partition not in wanted:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.name, result.partition_index)
+            code = ErrorCode.of(result.error_code)
+            if partition not in timestamps:
                 continue
             if code is not ErrorCode.NONE:
                 answer.errors[partition] = code
-            elif given.offset < 0 and wanted[partition] < 0:
+            elif result.offset < 0 and timestamps[partition] < 0:
                 answer.errors[partition] = ErrorCode.OFFSET_NOT_AVAILABLE
-            elif given.offset < 0:
-                answer.found[partition] = None
+            elif result.offset < 0:
+                answer.offsets[partition] = None
             else:
-                epoch = given.leader_epoch if given.leader_epoch >= 0 else None
-                answer.found[partition] = OffsetAndTimestamp(given.offset, given.timestamp, epoch)
-    for partition in wanted:
-        if partition not in answer.found:
+                epoch = result.leader_epoch if result.leader_epoch >= 0 else None
+                answer.offsets[partition] = OffsetAndTimestamp(result.offset, result.timestamp, epoch)
+    for partition in timestamps:
+        if partition not in answer.offsets:
             answer.errors.setdefault(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return answer
 
@@ -126,7 +125,7 @@ def is_confirmed(view: ClusterView, lacking_since: float) -> bool:
 
 async def list_offsets(
     client: Client,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     isolation: IsolationLevel,
     *,
     timeout: float,
@@ -137,50 +136,55 @@ async def list_offsets(
     """
     loop = asyncio.get_running_loop()
     at = loop.time() + timeout
-    for name in dict.fromkeys(partition.topic for partition in wanted):  # not a set, because requests follow this order
+    # Not a set, because requests follow this order.
+    for name in dict.fromkeys(partition.topic for partition in timestamps):
         # This is outside of the deadline below, because its error text names the problem of the topic.
         # Rounded, because the text of a KafkaTimeout names it.
         await client.topic(name, timeout=round(at - loop.time(), 3))
-    return await _Lookup(client, wanted, isolation, timeout, at).run()
+    return await _Lookup(client, timestamps, isolation, timeout, at).run()
 
 
 class _Lookup:
-    """One call of ``list_offsets``: the found offsets, and the last error of each partition that is still missing."""
+    """One call of ``list_offsets``: the offsets so far, and the last error of each partition that is still missing."""
 
     def __init__(
         self,
         client: Client,
-        wanted: Mapping[TopicPartition, int],
+        timestamps: Mapping[TopicPartition, int],
         isolation: IsolationLevel,
         timeout: float,
         at: float,
     ) -> None:
         self._client = client
-        self._wanted = wanted
+        self._timestamps = timestamps
         self._isolation = isolation
         self._timeout = timeout
         self._at = at
         self._backoff = client.retry_backoff()
-        self._found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        self._offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         self._errors: dict[TopicPartition, str] = {}
         self._lacking_since: float | None = None  # the loop's time at which metadata first lacked a partition
 
     async def run(self) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         with deadline.at(self._at, self._describe_timeout):
-            while missing := {each: at for each, at in self._wanted.items() if each not in self._found}:
+            while missing := {
+                partition: timestamp
+                for partition, timestamp in self._timestamps.items()
+                if partition not in self._offsets
+            }:
                 await self._ask_leaders(missing)
-                if len(self._found) < len(self._wanted):
+                if len(self._offsets) < len(self._timestamps):
                     self._client.request_refresh()
                     await asyncio.sleep(self._backoff.next())
-        return {each: self._found[each] for each in self._wanted}
+        return {partition: self._offsets[partition] for partition in self._timestamps}
 
     def _describe_timeout(self) -> str:
-        missing = (each for each in self._wanted if each not in self._found)
-        text = ", ".join(f"{each} ({self._errors.get(each, 'not answered')})" for each in missing)
+        missing = (partition for partition in self._timestamps if partition not in self._offsets)
+        text = ", ".join(f"{partition} ({self._errors.get(partition, 'not answered')})" for partition in missing)
         return f"offsets were not found within {self._timeout:g} s for {text}"
 
     async def _ask_leaders(self, missing: Mapping[TopicPartition, int]) -> None:
-        """One round: a request to each leader, at once. Raises the errors that are not retriable."""
+        """Send a request to each leader, at once. Raises the errors that are not retriable."""
         refused: list[KafkaError] = []
         shares = self._by_leader(missing)
         try:
@@ -207,9 +211,7 @@ class _Lookup:
         return by_node
 
     def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
-        """Return the error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata confirms
-        this.
-        """
+        """Return the error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata agrees."""
         why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()
@@ -226,12 +228,12 @@ class _Lookup:
                     request, node=node_id, purpose=Purpose.OTHER, timeout=self._timeout, retry=False
                 )
             except KafkaError as error:
-                self._errors.update((each, str(error)) for each in share if each not in self._found)
+                self._errors.update((partition, str(error)) for partition in share if partition not in self._offsets)
                 if not is_retriable(error):
                     refused.append(error)
                 return
             answer = read_lookup(part, response)
-            self._found.update(answer.found)
+            self._offsets.update(answer.offsets)
             for partition, code in answer.errors.items():
                 self._errors[partition] = code.name
                 if not code.retriable:

@@ -108,8 +108,6 @@ class Position:
     __slots__ = (
         "lookup_error",
         "out_of_range",
-        "pause_reason",
-        "paused",
         "reset",
         "reset_reason",
         "state",
@@ -129,22 +127,10 @@ class Position:
         """The reason why the last lookup failed, for the text of a KafkaTimeout; None while the offset is known."""
         self.validated_leader: tuple[int, int] | None = None
         """The leader, and its epoch, whose log is known to contain the records that were read; see ``truncation``."""
-        # Two flags, because a rebalance must not end the user's pause.
-        self.paused: bool = False
-        self.pause_reason: PauseReason = PauseReason.NONE
 
     @property
     def is_known(self) -> bool:
         return self.state is PositionState.KNOWN
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the user or the consumer itself has paused the partition."""
-        return self.paused or bool(self.pause_reason)
-
-    def pause_for(self, reason: PauseReason) -> None:
-        """Set the reason for which the consumer does not read the partition. NONE clears it."""
-        self.pause_reason = reason
 
     def seek(self) -> None:
         """Set a known offset. Answers to earlier requests no longer count."""

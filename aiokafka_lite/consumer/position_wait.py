@@ -60,12 +60,10 @@ class PositionWait:
         open_partitions: list[AssignedPartition] = []
         try:
             with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):
-                while open_partitions := [each for each in self._subscription.select(partitions) if _is_open(each)]:
+                while open_partitions := list(filter(_is_open, self._subscription.select(partitions))):
                     await self._until_changed()
         except KafkaTimeout as error:
-            if any(
-                self._client.view.leader_of(open_partition.partition) is not None for open_partition in open_partitions
-            ):
+            if any(self._client.view.leader_of(assigned.partition) is not None for assigned in open_partitions):
                 raise
             _warn(error)
 
@@ -98,5 +96,5 @@ def _is_open(assigned: AssignedPartition) -> bool:
         not position.is_known
         and assigned.failure is None
         and depends_on_time
-        and position.pause_reason is not PauseReason.REVOKING
+        and assigned.pause_reason is not PauseReason.REVOKING
     )

@@ -31,6 +31,7 @@ from .columns import Batch, continues, joined, take
 from .group.poll_tracker import PollTracker
 from .interceptor import ConsumerInterceptors
 from .partition import AssignedPartition
+from .refusals import Refusals
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -65,9 +66,8 @@ class Cursor:
 class Reader:
     """Takes records from the buffers of a subscription. Owner: the consumer.
 
-    ``on_room`` is called with a partition whose buffer has room again. ``tracker``, if the consumer commits for a
-    group, is notified of all returned records. ``interceptors`` see the records of iterations. ``is_ongoing`` returns
-    whether the refusals at a place continue.
+    ``tracker``, if the consumer commits for a group, is notified of all returned records. ``interceptors`` see the
+    records of iterations. ``is_ongoing`` returns whether the refusals at a place continue.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Reader:
         config: ConsumerConfig,
         backoff: Backoff,
         *,
-        on_room: Callable[[AssignedPartition], None],
         tracker: PollTracker | None = None,
         interceptors: ConsumerInterceptors | None = None,
         is_ongoing: Callable[[str], bool] = lambda place: True,
@@ -86,15 +85,13 @@ class Reader:
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
         self._backoff = backoff
-        self._on_room = on_room
         self._tracker = tracker
         self._interceptors = interceptors
         self._iterated: Chunk | None = None
         self._served: AssignedPartition | None = None  # the partition of the chunk that was returned last
         self._failed: AssignedPartition | None = None  # the partition whose error was raised last
         self._error: Exception | None = None  # an exception of a callback, which the next read raises
-        self._refusals: dict[str, KafkaError] = {}  # by place, the latest ones that no read has raised
-        self._is_ongoing = is_ongoing
+        self._refusals = Refusals(is_ongoing)
         self._data = LightEvent()
         self._turn_left = TURN
         self._budget = YIELD_BUDGET
@@ -115,17 +112,8 @@ class Reader:
 
     def refused(self, place: str, error: KafkaError) -> None:
         """Let one read that would have to wait raise this refusal, if it is still ongoing then."""
-        self._refusals[place] = error
+        self._refusals.add(place, error)
         self.notice()
-
-    def raise_refusal(self) -> None:
-        """Raise a refusal that is ongoing and that no read has raised."""
-        while self._refusals:
-            place, error = self._refusals.popitem()
-            if self._is_ongoing(place):
-                # One refused login is the error of all requests to its broker.
-                self._refusals = {name: other for name, other in self._refusals.items() if other is not error}
-                raise error.with_traceback(None)
 
     def raise_error(self) -> None:
         """Raise the exception given to ``raise_once``, unless a read has raised it."""
@@ -141,7 +129,7 @@ class Reader:
         # Cleared before the check, so that later data sets the event again. With ``more``, old data must not end the
         # wait.
         self._data.clear()
-        is_refused = any(map(self._is_ongoing, self._refusals))
+        is_refused = self._refusals.are_ongoing
         if self._error is None and not is_refused and (more or self._first_ready(only) is None):
             await self._data.wait()
 
@@ -185,7 +173,7 @@ class Reader:
         return record
 
     def iterate(self) -> bool:
-        """Give the cursor an iterator over the next records. False if there are none. Raises the errors of ``take``."""
+        """Give the cursor an iterator over the next records. Returns False if there are none. Raises as ``take``."""
         chunk = self._next()
         if chunk is None:
             return False
@@ -210,7 +198,7 @@ class Reader:
             self._tracker.begin_iteration(self._served, chunk)
 
     def take(self, max_records: int, only: Only = None) -> list[Record]:
-        """Up to ``max_records`` buffered records, of one or more partitions.
+        """Return up to ``max_records`` buffered records, of one or more partitions.
 
         There are fewer if the records have ``MAX_HEADERS`` headers in total, because a header costs as much as a
         record. There are also fewer if their batches have ``READ_BYTES``. Raises the error of a partition, unless there
@@ -233,29 +221,29 @@ class Reader:
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
-        """Up to ``max_records`` of one partition; None if nothing is buffered. Raises the errors of ``take``."""
+        """Return up to ``max_records`` of one partition; None if nothing is buffered. Raises the errors of ``take``."""
         batches: list[Batch] = []
-        left = max_records
+        rows_left = max_records
         headers = size = 0
-        while left > 0 and headers < MAX_HEADERS and size < READ_BYTES:
+        while rows_left > 0 and headers < MAX_HEADERS and size < READ_BYTES:
             chunk = self._next_after(batches)
             # A batch of columns has one partition, leader epoch and timestamp type; another chunk begins the next
             # batch.
             if chunk is None or (batches and not continues(batches[0], chunk)):
                 break
-            batches.append(take(chunk, left))
+            batches.append(take(chunk, rows_left))
             self._hand_out(chunk)
             count = len(batches[-1].offsets)
-            left -= count
+            rows_left -= count
             headers += _headers_of(chunk, count)
             size += chunk.size
         if not batches:
             return None
-        self._count(max_records - left + headers)
+        self._count(max_records - rows_left + headers)
         return joined(batches)
 
     def take_packed(self, max_records: int, max_bytes: int, decode: Callable[[list[PackedBatch]], R]) -> R | None:
-        """About ``max_records`` of one partition, made of whole batches by ``decode``; None if nothing is buffered.
+        """Return about ``max_records`` of one partition, made by ``decode`` of whole batches; None if there are none.
 
         ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. This method also raises
         the errors of ``take``.
@@ -274,32 +262,31 @@ class Reader:
                 raise
             # Without batches, all data was hidden, for example by aborted transactions. Then the next partition has its
             # turn.
-            made = self._decode(assigned, packed, decode) if packed else None
+            decoded = self._decode(assigned, packed, decode) if packed else None
             self._subscription.end_turn(assigned)
-            if assigned.wants_data:
-                self._on_room(assigned)
-            if made is not None:
-                return made
-        self.raise_refusal()
+            assigned.wake_source()
+            if decoded is not None:
+                return decoded
+        self._refusals.raise_ongoing()
         return None
 
     def _decode(
         self, assigned: AssignedPartition, packed: list[PackedBatch], decode: Callable[[list[PackedBatch]], R]
     ) -> R:
         try:
-            made = decode(packed)
+            decoded = decode(packed)
         except CorruptRecord as error:
             offset = packed[0].low if error.offset is None else error.offset
             assigned.return_to(offset)  # the data behind the batch is fetched again (rule 2)
-            packed = [each for each in packed if each.batch.next_offset <= offset]
+            packed = [packed_batch for packed_batch in packed if packed_batch.batch.next_offset <= offset]
             if not packed:
                 self._back_off(assigned)
                 raise
-            made = decode(packed)  # the records before an error are returned first (rule 4)
-        self._count(sum(max(each.batch.count, 1) for each in packed))
+            decoded = decode(packed)  # the records before an error are returned first (rule 4)
+        self._count(sum(max(packed_batch.batch.count, 1) for packed_batch in packed))
         if self._tracker is not None:
             self._tracker.hand_out(assigned, packed[-1].batch.last_offset)
-        return made
+        return decoded
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
         """Return the next records and their partition, without taking them. None if there are none.
@@ -310,7 +297,7 @@ class Reader:
         return None if chunk is None or self._served is None else (self._served, chunk)
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
-        """Take ``count`` records of a peeked chunk. False if they are no longer the next records."""
+        """Take ``count`` records of a peeked chunk. Returns False if they are no longer the next records."""
         # The caller has waited for a deserializer since ``peek``. Meanwhile, a seek, a rebalance or another reader may
         # have changed the position; then these records are not the next ones (rule 2).
         self.settle()
@@ -336,11 +323,11 @@ class Reader:
         """Return whether a batch of ``max_records`` is buffered, or as much of a partition as is fetched ahead."""
         # ``available`` does not include the progress of an iteration before it is settled.
         self.settle()
-        if self._error is not None or any(map(self._is_ongoing, self._refusals)):
+        if self._error is not None or self._refusals.are_ongoing:
             return True
         return any(
-            each.failure is not None or each.buffer.available >= max_records or not each.wants_data
-            for each in self._subscription.ready.values()
+            assigned.failure is not None or assigned.buffer.available >= max_records or not assigned.wants_data
+            for assigned in self._subscription.ready.values()
         )
 
     # Turns.
@@ -349,17 +336,17 @@ class Reader:
         ready = self._subscription.ready
         if only is None:
             return next(iter(ready.values()), None)
-        return next((each for partition, each in ready.items() if partition in only), None)
+        return next((assigned for partition, assigned in ready.items() if partition in only), None)
 
-    def _next_after(self, taken: Sequence[object], only: Only = None) -> Chunk | None:
-        """Return the next records like ``_next``, but keep an error for the next call if records were already taken."""
-        if taken and self._error is not None:
+    def _next_after(self, results: Sequence[object], only: Only = None) -> Chunk | None:
+        """Return the next records like ``_next``, but keep an error for the next call if this one has results."""
+        if results and self._error is not None:
             return None
         try:
-            return self._next(only, is_first=not taken)
+            return self._next(only, is_first=not results)
         except KafkaError as error:
             failed = self._failed
-            if not taken or failed is None:
+            if not results or failed is None:
                 raise
             # ``next_chunk`` raises an error only once, so it is put back.
             failed.fail(error)
@@ -382,10 +369,8 @@ class Reader:
                 self._turn_left = TURN
                 self._back_off(assigned)
                 raise
-            # The room is reported now, not when the buffer is empty, so that the next fetch runs while the user works
-            # on these records.
-            if assigned.wants_data:
-                self._on_room(assigned)
+            # Now, not when the buffer is empty, so that the next fetch runs while the user works on these records.
+            assigned.wake_source()
             if chunk is not None:
                 self._served = assigned
                 return chunk
@@ -393,7 +378,7 @@ class Reader:
             self._turn_left = TURN
             self._subscription.end_turn(assigned)
         if is_first:
-            self.raise_refusal()
+            self._refusals.raise_ongoing()
         return None
 
     def _back_off(self, assigned: AssignedPartition) -> None:
@@ -401,7 +386,7 @@ class Reader:
         assigned.wait_to_retry(asyncio.get_running_loop().time(), self._backoff)
         self._failed = assigned
         self._subscription.end_turn(assigned)
-        self._on_room(assigned)
+        assigned.wake_source()
 
     def _hand_out(self, chunk: Chunk) -> None:
         if self._tracker is not None and self._served is not None:

@@ -102,10 +102,11 @@ class ReadingCore(SubscriptionObserver):
     def on_change(self) -> None:
         if self.is_running:
             self.fetching.changed()
-        self.on_ready()
+        self.on_located()
 
-    def on_ready(self) -> None:
+    def on_located(self) -> None:
         self.positions.notify()
+        self.on_ready()
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
         self.on_moved([partition])
@@ -119,15 +120,20 @@ class ReadingCore(SubscriptionObserver):
         """Let the next read raise this error of a user's callback."""
         raise NotImplementedError
 
-    def diagnose(self, coordinator: MemberRunner | None) -> ConsumerDiagnosis:
+    @property
+    def member_runner(self) -> MemberRunner | None:
+        """The runner of the membership; None for a consumer that is not a member."""
+        return None
+
+    def diagnose(self) -> ConsumerDiagnosis:
+        """Return the state of the consumer, for a bug report."""
         from .diagnosis import diagnose
 
         self.service.check_process()
-        return diagnose(self.service, self.client, self.subscription, self.options, coordinator)
+        return diagnose(self.service, self.client, self.subscription, self.options, self.member_runner)
 
     def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
-        """Return the health of the consumer. Without ``max_poll_ago``, ``max_poll_interval`` of the group is the
-        limit."""
+        """Return the health of the consumer. The default of ``max_poll_ago`` is ``max_poll_interval`` of the group."""
         from .health import consumer_health
 
         self.service.check_process()
@@ -143,7 +149,7 @@ class ReadingCore(SubscriptionObserver):
         )
 
     def _late_program(self) -> str | None:
-        """Say what the program has done since it last asked for records, if that is known."""
+        """Return what the program has done since it last asked for records, if that is known."""
         return None
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:

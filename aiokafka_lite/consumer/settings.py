@@ -24,7 +24,7 @@ from ..settings.config import (
     OffsetResetName,
 )
 from ..types import Names
-from .deserializing import Deserializing, OnDeserializationError
+from .deserializing import Deserializing
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
 from .position import OnOffsetReset
 
@@ -114,9 +114,7 @@ def reading_options(
     group_id: str | None,
     settings: Mapping[str, object],
     *,
-    key_deserializer: object,
-    value_deserializer: object,
-    on_deserialization_error: OnDeserializationError,
+    deserializing: Deserializing | None,
     interceptors: Iterable[ConsumerInterceptor],
     on_offset_reset: OnOffsetReset | None,
     connector: Connector | None,
@@ -127,9 +125,6 @@ def reading_options(
     check_connector(connector)
     if on_offset_reset is not None:
         check_function("on_offset_reset", on_offset_reset)
-    deserializing: Deserializing | None = None
-    if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
-        deserializing = Deserializing(key_deserializer, value_deserializer, on_deserialization_error)
     return ReadingOptions(
         client=client,
         consumer=consumer,
@@ -170,18 +165,19 @@ def _configs(
 def sorted_settings(
     settings: Mapping[str, object], *kinds: type[Any], also: Iterable[str] = ()
 ) -> list[dict[str, object]]:
-    """Return the settings that are fields of each of these dataclasses. Raises ConfigurationError for any other
-    setting.
+    """Return the settings that are fields of each of these dataclasses. Raises ConfigurationError for others.
 
     ``also``: names that are not fields, and that the error may suggest.
     """
-    given = dict(settings)
-    found = [{field.name: given.pop(field.name) for field in fields(kind) if field.name in given} for kind in kinds]
-    if given:
+    remaining = dict(settings)
+    of_kinds = [
+        {field.name: remaining.pop(field.name) for field in fields(kind) if field.name in remaining} for kind in kinds
+    ]
+    if remaining:
         from ..settings.names import unknown_setting  # imported here, because most programs have no wrong name
 
-        raise unknown_setting(next(iter(given)), {*also, *(field.name for kind in kinds for field in fields(kind))})
-    return found
+        raise unknown_setting(next(iter(remaining)), {*also, *(field.name for kind in kinds for field in fields(kind))})
+    return of_kinds
 
 
 def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_bytes: int) -> None:
@@ -197,8 +193,7 @@ def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_by
 def strategies_of(
     group: GroupConfig, strategies: Sequence[AssignmentStrategy | str] | None
 ) -> Sequence[AssignmentStrategy | str]:
-    """Return the strategies of a member, or the default ones for None. Raises ConfigurationError if the brokers
-    assign."""
+    """Return the strategies of a member. Raises ConfigurationError if the brokers assign the partitions."""
     if strategies is None:
         return default_strategies()
     if group.group_protocol == "consumer":
@@ -210,8 +205,7 @@ def strategies_of(
 
 
 def default_strategies() -> tuple[AssignmentStrategy, ...]:
-    """Return the defaults of Java's client: range, and cooperative-sticky, so that a running group can move to the
-    second.
+    """Return the defaults of Java's client: range and cooperative-sticky, so that a group can move to the second.
 
     Then roundrobin, the only default of aiokafka, so that a group of aiokafka can be moved member by member. Other
     groups are not affected: the coordinator chooses the strategy that most members prefer, among those that all members
@@ -223,16 +217,16 @@ def default_strategies() -> tuple[AssignmentStrategy, ...]:
 
 
 def checked_topics(topics: Names | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
-    """Distinct names, or the pattern. Raises ConfigurationError."""
+    """Return the distinct names, or the pattern. Raises ConfigurationError."""
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
             raise ConfigurationError(must_be("topics", "a pattern of text, not of bytes", topics))
         return topics
     if isinstance(topics, str):
         raise ConfigurationError(f"topics must be a list of names, got {topics!r}; pass [{topics!r}]")
-    given: object = topics
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise ConfigurationError(must_be("topics", "a list of names or a compiled regular expression", given))
+    argument: object = topics
+    if isinstance(argument, bytes) or not isinstance(argument, Iterable):
+        raise ConfigurationError(must_be("topics", "a list of names or a compiled regular expression", argument))
     names = list(topics)
     for name in names:
         if (problem := problem_of_topic_name(name)) is not None:

@@ -7,7 +7,8 @@ Rules of this file:
    partitions, change, update the turns, notify. A caller that forgets one of these steps leaves readers waiting
    although there are records, or repeats records.
 2. Fetchers and the position keeper change one partition at a time (a batch, an offset, an error), and call
-   ``update_ready`` for each. After all partitions of an answer they call ``notify_ready`` once.
+   ``update_ready`` for each. After all partitions of an answer they call ``on_ready`` or ``on_located`` of the observer
+   once.
 3. A partition in ``ready`` is readable, assigned, and without a reader of its own. The consumer's reader takes the
    first partition, and moves it to the end when its turn is over. So a partition with an endless backlog does not block
    the rest, and idle partitions cost nothing.
@@ -18,6 +19,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from ..aio.retry import is_refusal
@@ -38,25 +40,31 @@ NOTHING_CONSUMED = Consumed(0, 0)
 
 
 class SubscriptionObserver:
-    """The reports of a subscription to its owner. Override the steps that the owner needs."""
+    """The reactions of the owner of a subscription. Override the methods that the owner needs."""
 
     def settle(self) -> None:
         """Stop the iteration over decoded records, and store its position, because positions are about to change."""
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called before the user or a reset moves these positions. Later marks may be lower than earlier ones."""
+        """Prepare for a move of these positions, by the user or by a reset. Later marks may be lower than earlier
+        ones.
+        """
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Called before the partitions leave the assignment."""
+        """Prepare for the removal of these partitions from the assignment."""
 
     def on_change(self) -> None:
-        """Called after the assignment, a position or a pause has changed. Other data may have to be fetched."""
+        """Fetch other data if needed: the assignment, a position or a pause has changed."""
 
     def on_ready(self) -> None:
-        """Called when there may be records, an error, or a new position."""
+        """Read on, because there may be records or an error."""
+
+    def on_located(self) -> None:
+        """Continue after positions were found, or cannot be found."""
+        self.on_ready()
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        """Called when reading continues at ``new``, because ``old`` cannot be read."""
+        """Record a reset: reading continues at ``new``, because ``old`` cannot be read."""
 
 
 class Subscription:
@@ -87,10 +95,12 @@ class Subscription:
         then, and an error would end it."""
         self.read_topics: set[str] = set()
         """The topics that a broker has let this consumer read."""
+        self.answer_numbers: Iterator[int] = count(1)
+        """The number of the next answer with data, for ``last_served``: it orders partitions without a clock."""
+        self.observer: SubscriptionObserver = observer
+        """Fetchers and the position keeper call it before and after they change partitions (rule 2)."""
         self._fetch_size = fetch_size
-        self._observer = observer
         self._is_new = is_new
-        self._answers = 0
 
     def __repr__(self) -> str:
         return f"<Subscription partitions={len(self.partitions)} ready={len(self.ready)}>"
@@ -132,20 +142,22 @@ class Subscription:
 
         New partitions begin without an offset. With ``pause_reason``, they wait until ``change`` clears the reason.
         """
-        before, wanted = self.partitions, dict.fromkeys(partitions)
-        removed = [each for each in before if each not in wanted]
-        # The running iteration holds the true position of its partition. It must be stored before the partition leaves.
-        # Otherwise processed records would not be committed.
-        self._observer.settle()
+        before, assignment = self.partitions, dict.fromkeys(partitions)
+        removed = [partition for partition in before if partition not in assignment]
+        # The running iteration contains the true position of its partition. It must be stored before the partition
+        # leaves. Otherwise processed records would not be committed.
+        self.observer.settle()
         if removed:
-            self._observer.on_removed(removed)
-            for each in removed:
-                before[each].fetch_from(None, None)
-                self.earlier_assignments[each] = self.consumed(before[each])
-        self.partitions = {each: before.get(each) or self._new(each, None, pause_reason) for each in wanted}
+            self.observer.on_removed(removed)
+            for partition in removed:
+                before[partition].fetch_from(None)
+                self.earlier_assignments[partition] = self.consumed(before[partition])
+        self.partitions = {
+            partition: before.get(partition) or self._new(partition, None, pause_reason) for partition in assignment
+        }
         # Filtered, not built again, so that the partitions keep their turns.
-        self.ready = {each: assigned for each, assigned in self.ready.items() if each in wanted}
-        self._observer.on_change()
+        self.ready = {partition: assigned for partition, assigned in self.ready.items() if partition in assignment}
+        self.observer.on_change()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions from the assignment."""
@@ -165,15 +177,16 @@ class Subscription:
         ``prepare`` is called with each state before it is in the assignment. ``reset`` is by default the policy of the
         subscription.
         """
-        self._observer.settle()
+        self.observer.settle()
         added: list[AssignedPartition] = []
         for partition in partitions:
+            assert partition not in self.partitions, "a partition has one state, and one owner"
             assigned = self._new(partition, reset, pause_reason)
             assigned.was_listed = True
             prepare(assigned)
             self.partitions[partition] = assigned
             added.append(assigned)
-        self._observer.on_change()
+        self.observer.on_change()
         return added
 
     def reset_of(self, partition: TopicPartition) -> ResetStrategy:
@@ -192,10 +205,10 @@ class Subscription:
     def _new(
         self, partition: TopicPartition, reset: ResetStrategy | None, pause_reason: PauseReason
     ) -> AssignedPartition:
-        chosen = self.reset_of(partition) if reset is None else reset
-        assigned = AssignedPartition(partition, chosen, self._fetch_size)
-        assigned.is_new = chosen is not self.reset
-        assigned.position.pause_for(pause_reason)
+        strategy = self.reset_of(partition) if reset is None else reset
+        assigned = AssignedPartition(partition, strategy, self._fetch_size)
+        assigned.is_new = strategy is not self.reset
+        assigned.pause_reason = pause_reason
         return assigned
 
     def change(
@@ -207,28 +220,20 @@ class Subscription:
     ) -> None:
         """Apply a change to each partition that is still assigned. ``moves``: the change sets the position."""
         # Callers may have waited since they took the objects (rule 4).
-        held = [partition for partition in partitions if self.holds(partition)]
-        self._observer.settle()
+        present = [assigned for assigned in partitions if self.holds(assigned)]
+        self.observer.settle()
         if moves:
-            self._observer.on_moved([each.partition for each in held])
+            self.observer.on_moved([assigned.partition for assigned in present])
         # Always after ``settle`` and ``on_moved``: an iteration that is settled later would overwrite the new position.
-        for each in held:
-            apply(each)
-            self.update_ready(each)
-        self._observer.on_change()
+        for assigned in present:
+            apply(assigned)
+            self.update_ready(assigned)
+        self.observer.on_change()
 
     def replace_pause(self, old: PauseReason, new: PauseReason) -> None:
         """Give each partition with the reason ``old`` the reason ``new``. Other reasons stay."""
-        matching = [assigned for assigned in self.partitions.values() if assigned.position.pause_reason is old]
-        self.change(matching, lambda assigned: assigned.position.pause_for(new))
-
-    def settle(self) -> None:
-        """Call this before a fetcher moves a position by itself, for example after a truncation."""
-        self._observer.settle()
-
-    def report_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        """Report a complete reset: reading continues at ``new`` instead of ``old``."""
-        self._observer.on_reset(partition, old, new, reason)
+        matching = [assigned for assigned in self.partitions.values() if assigned.pause_reason is old]
+        self.change(matching, lambda assigned: assigned.pause_for(new))
 
     def is_raised(self, partition: TopicPartition, error: KafkaError) -> bool:
         """Return whether a read raises this error of a partition."""
@@ -237,26 +242,20 @@ class Subscription:
 
     # Turns.
 
-    def update_ready(self, assigned: AssignedPartition) -> None:
-        """Call this after any change that may affect ``assigned.readable``, or the data to fetch."""
-        assigned.replan()
-        if assigned.readable and self.holds(assigned) and not assigned.has_reader:
-            # A partition that is ready already keeps its turn.
-            self.ready.setdefault(assigned.partition, assigned)
-        else:
-            self.ready.pop(assigned.partition, None)
+    def update_ready(self, assigned: AssignedPartition) -> bool:
+        """Give the partition a turn, or take its turn away. Call this after any change that may affect ``readable``.
 
-    def notify_ready(self) -> None:
-        """Call this after ``update_ready`` of all partitions in an answer, or after a position was found."""
-        self._observer.on_ready()
+        Returns whether it is readable, here or by a reader of its own.
+        """
+        partition, readable = assigned.partition, assigned.readable
+        if readable and not assigned.has_reader and self.partitions.get(partition) is assigned:
+            # A partition that is ready already keeps its turn.
+            self.ready.setdefault(partition, assigned)
+        else:
+            self.ready.pop(partition, None)
+        return readable
 
     def end_turn(self, assigned: AssignedPartition) -> None:
         """Move the partition to the end of the order."""
         self.ready.pop(assigned.partition, None)
         self.update_ready(assigned)
-
-    def count_answer(self, assigned: AssignedPartition) -> None:
-        """Record that the latest answer with data served this partition."""
-        # A counter is enough to order the partitions, and needs no clock.
-        self._answers += 1
-        assigned.last_served = self._answers

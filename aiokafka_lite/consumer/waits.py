@@ -41,13 +41,13 @@ def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wa
 
 
 def _waits(assigned: AssignedPartition, client: Client) -> bool:
-    position = assigned.position
+    is_known = assigned.position.is_known
     # The next read raises a failure. The user has paused a partition. The membership names the two other reasons.
-    if assigned.failure is not None or position.paused or position.pause_reason is PauseReason.REVOKING:
+    if assigned.failure is not None or assigned.paused or assigned.pause_reason is PauseReason.REVOKING:
         return False
-    if position.pause_reason is PauseReason.ASSIGNING and position.is_known:
+    if assigned.pause_reason is PauseReason.ASSIGNING and is_known:
         return False
-    return not position.is_known or client.view.leader_of(assigned.partition) is None
+    return not is_known or client.view.leader_of(assigned.partition) is None
 
 
 def _is_logged(assigned: AssignedPartition, client: Client) -> bool:
@@ -81,7 +81,7 @@ def open_transactions(subscription: Subscription, isolation: IsolationLevel) -> 
 
 def _waits_for_transaction(assigned: AssignedPartition) -> bool:
     stable, end = assigned.last_stable_offset, assigned.high_watermark
-    if stable is None or end is None or assigned.position.paused:
+    if stable is None or end is None or assigned.paused:
         return False
     return assigned.offset is not None and assigned.offset >= stable and stable < end
 
@@ -89,6 +89,6 @@ def _waits_for_transaction(assigned: AssignedPartition) -> bool:
 def paused_partitions(subscription: Subscription) -> Iterator[Wait]:
     """Yield the pause of all partitions by the program: a read returns nothing then, as the program wants it."""
     partitions = subscription.partitions
-    if partitions and all(assigned.position.paused for assigned in partitions.values()):
+    if partitions and all(assigned.paused for assigned in partitions.values()):
         text = f"the program has paused all its partitions ({plural(len(partitions), 'partition')})"
         yield Wait("paused", text, is_partial=True, level=logging.INFO)

@@ -140,7 +140,7 @@ class RangeReader(Component, SubscriptionObserver):
             wanted = self._ranges[state.partition]
             # Rule 2: everything of the range is fetched, so the partition leaves before its next fetch begins.
             if state.buffer.end >= wanted.end and state.failure is None:
-                self._complete.append(Fetched(wanted, state.buffer.take_batches()))
+                self._complete.append(Fetched(wanted, state.take_batches()))
                 del self._ranges[state.partition]
                 is_complete = True
         if is_complete:  # an assignment costs a step for each partition
@@ -168,10 +168,9 @@ class RangeReader(Component, SubscriptionObserver):
             taken = self._complete
             self._complete = []
             for state in tuple(self._subscription.ready.values()):
-                taken.append(Fetched(self._ranges[state.partition], state.buffer.take_batches()))
+                taken.append(Fetched(self._ranges[state.partition], state.take_batches()))
                 self._subscription.update_ready(state)
-                if self._fetching is not None:
-                    self._fetching.wake(state)
+                state.wake_source()
             if taken or not self._ranges:
                 return taken
             await self._wait_until(deadline)

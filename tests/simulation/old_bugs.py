@@ -69,8 +69,8 @@ OLD_BUGS = (
         "late-answer",
         "an answer to Fetch from before a seek is applied after it",
         "aiokafka_lite/consumer/fetch/answers.py",
-        "is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset",
-        "is_outdated = not self._subscription.holds(assigned)",
+        "is_outdated = assigned.position.version != planned.version or assigned.buffer.end != planned.offset",
+        "is_outdated = False",
     ),
     OldBug(
         "record-in-hand",

@@ -5,8 +5,8 @@ An answer is applied in one turn of the loop, and then the reader is notified on
 
 Invariants that once broke:
 
-- An answer counts only for a partition that is still assigned and still fetched from this broker. Its position must
-  have the version of the request, and its buffer must end at the offset of the request. When a batch cannot be decoded,
+- An answer counts only for a partition that is still fetched from this broker. Its position must have the version of
+  the request, and its buffer must end at the offset of the request. When a batch cannot be decoded,
   the records behind it are dropped, and an answer in flight would leave a gap.
 - A truncation settles the reader first: a reader in the middle of a batch must not deliver the rest of it again.
 - ``OFFSET_OUT_OF_RANGE`` waits until the buffer is read. Resetting at once loses records that were fetched in time.
@@ -36,7 +36,7 @@ from ...protocol.messages import (
 from ...protocol.records import split_batches
 from ...settings.config import ConsumerConfig
 from ...types import IsolationLevel, TopicPartition
-from ..chunk import AbortedTransactions
+from ..chunk import NONE_ABORTED, AbortedTransactions
 from ..partition import AssignedPartition
 from ..position import ResetReason, ResetStrategy
 from ..subscription import Subscription
@@ -100,69 +100,62 @@ class FetchAnswers:
             for partition in topic.partitions
             if partition.records
         )
-        anything = is_readable = False
-        left = TURN_BYTES
+        is_useful = is_readable = False
+        bytes_left = TURN_BYTES
         for topic in response.responses:
-            for given in topic.partitions:
-                if left <= 0:
-                    left = TURN_BYTES
+            for answer in topic.partitions:
+                if bytes_left <= 0:
+                    bytes_left = TURN_BYTES
                     if is_readable:
-                        self._subscription.notify_ready()
+                        self._subscription.observer.on_ready()
                     await asyncio.sleep(0)
                 # A slice keeps the whole frame in memory. That is acceptable for a slice that is most of a frame. A
                 # small slice of a paused partition would keep megabytes during the whole pause, so it is copied.
-                if given.records and 2 * len(given.records) < total:
-                    given.records = await _copied(given.records)
-                left -= max(PARTITION_BYTES, len(given.records or b""))
-                planned = self._planner.find(topic.topic, topic.topic_id, given.partition_index)
+                if answer.records and 2 * len(answer.records) < total:
+                    answer.records = await _copied(answer.records)
+                bytes_left -= max(PARTITION_BYTES, len(answer.records or b""))
+                planned = self._planner.find(topic.topic, topic.topic_id, answer.partition_index)
                 if planned is None:
                     continue
-                assigned = planned.assigned
+                # A moved partition is no sign of an empty answer, after which the fetcher slows down: the broker has
+                # done its work.
                 if self._has_moved(planned):
-                    # The broker has done its work, so this is not one of the empty answers after which the fetcher
-                    # slows down.
-                    anything = True
+                    is_useful = True
                     continue
-                is_full = total >= plan.max_bytes
-                anything = self._apply_partition(assigned, given, response, is_full) or anything
-                self._subscription.update_ready(assigned)
-                is_readable = is_readable or assigned.readable
-        # Notified once for the whole answer, so that a reader that wakes up finds the records of all partitions.
+                assigned = planned.assigned
+                if answer.error_code == ErrorCode.NONE:
+                    is_useful = self._apply_data(assigned, answer, is_full=total >= plan.max_bytes) or is_useful
+                else:
+                    self._apply_error(assigned, answer, response)
+                    is_useful = True
+                is_readable = self._subscription.update_ready(assigned) or is_readable
+        # Called once for the whole answer, so that a reader that wakes up finds the records of all partitions.
         if is_readable:
-            self._subscription.notify_ready()
-        return anything
+            self._subscription.observer.on_ready()
+        return is_useful
 
     def _has_moved(self, planned: PlannedPartition) -> bool:
-        """Return whether the partition or its position moved during the request. The records belong to the old
-        position.
+        """Return whether the partition or its position moved during the request, so that the answer is outdated.
+
+        A partition that is no longer assigned has no source.
         """
         assigned = planned.assigned
-        is_outdated = self._is_outdated(assigned, planned.version) or assigned.buffer.end != planned.offset
-        return assigned.node_id != self._node_id or is_outdated
+        is_outdated = assigned.position.version != planned.version or assigned.buffer.end != planned.offset
+        return is_outdated or assigned.source is not self._planner.source
 
-    def _is_outdated(self, assigned: AssignedPartition, version: int) -> bool:
-        return assigned.position.version != version or not self._subscription.holds(assigned)
-
-    def _apply_partition(
-        self,
-        assigned: AssignedPartition,
-        given: FetchResponsePartition,
-        response: FetchResponse,
-        is_full: bool,
-    ) -> bool:
-        code = ErrorCode.of(given.error_code)
-        outcome = classify(code)
-        if assigned.preferred == self._node_id and outcome is not FetchOutcome.DATA:
+    def _apply_error(
+        self, assigned: AssignedPartition, answer: FetchResponsePartition, response: FetchResponse
+    ) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if assigned.preferred == self._node_id:
             # The follower may lag behind, or may no longer be a replica, so the leader is asked. It is asked after a
             # backoff, because it may name the same follower at once.
             self.leave_follower([assigned])
             self._back_off(assigned)
-            return True
-        match outcome:
-            case FetchOutcome.DATA:
-                return self._apply_data(assigned, given, is_full)
+            return
+        match classify(code):
             case FetchOutcome.REFRESH:
-                leader = given.current_leader
+                leader = answer.current_leader
                 is_news = leader.leader_id >= 0 and self._client.update_leader(
                     assigned.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
                 )
@@ -179,15 +172,14 @@ class FetchAnswers:
                 self._out_of_range(assigned)
             case FetchOutcome.RAISE:
                 self._fail(assigned, code)
-        return True
 
     def _is_former_leader(self, assigned: AssignedPartition) -> bool:
-        """Return whether metadata knows the asked leader under an older epoch than the epoch of the last fetched
-        record.
+        """Return whether metadata has an older leader epoch than the last fetched record, so that this leader may be
+        replaced.
         """
-        known, read = self._client.view.partition(assigned.partition), assigned.buffer.end_epoch
-        partition, now = assigned.partition, self._now()
-        if known is None or known.leader_epoch is None or read is None or known.leader_epoch >= read:
+        partition, now, read_epoch = assigned.partition, self._now(), assigned.buffer.end_epoch
+        view = self._client.view.partition(partition)
+        if view is None or view.leader_epoch is None or read_epoch is None or view.leader_epoch >= read_epoch:
             return False
         if not assigned.attempts:  # the last answer was a success
             self._refused_since.pop(partition, None)
@@ -204,7 +196,7 @@ class FetchAnswers:
             what = "%s: broker %s answers %s; retrying"
             self._client.outages.report(logger, str(partition), error, what, partition, self._node_id, code.name)
 
-    def _recovered(self, assigned: AssignedPartition) -> None:
+    def _report_recovery(self, assigned: AssignedPartition) -> None:
         if self._client.outages:
             partition = assigned.partition
             self._client.outages.recovered(logger, str(partition), "fetched %s again", partition)
@@ -238,35 +230,35 @@ class FetchAnswers:
             self._back_off(assigned)
             assigned.fail(ProtocolError(f"{why}; raise it above the size of the largest batch"))
             self._subscription.update_ready(assigned)
-        self._subscription.notify_ready()
+        self._subscription.observer.on_located()
 
-    def _apply_data(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
-        self._subscription.read_topics.add(assigned.partition.topic)
-        assigned.high_watermark = given.high_watermark if given.high_watermark >= 0 else None
-        assigned.last_stable_offset = given.last_stable_offset if given.last_stable_offset >= 0 else None
-        if given.preferred_read_replica >= 0 and given.preferred_read_replica != self._node_id:
-            assigned.prefer(given.preferred_read_replica, self._now() + self._client.config.metadata_max_age)
-            self._count_move(assigned)
-            self._on_source_change()
-            return True
-        if given.diverging_epoch.epoch >= 0:
-            self._truncate(assigned, given.diverging_epoch.end_offset)
-            return True
-        return self._buffer(assigned, given, is_full)
-
-    def _buffer(self, assigned: AssignedPartition, given: FetchResponsePartition, is_full: bool) -> bool:
-        """Append a partition's records to its buffer. False if there are none.
+    def _apply_data(self, assigned: AssignedPartition, answer: FetchResponsePartition, *, is_full: bool) -> bool:
+        """Apply an answer without an error. Returns False if it has no records.
 
         ``is_full``: the response has as many bytes as the request allowed.
         """
-        data = given.records
+        self._subscription.read_topics.add(assigned.partition.topic)
+        assigned.record_ends(answer.high_watermark, answer.last_stable_offset)
+        if answer.preferred_read_replica >= 0 and answer.preferred_read_replica != self._node_id:
+            assigned.prefer(answer.preferred_read_replica, self._now() + self._client.config.metadata_max_age)
+            self._count_move(assigned)
+            self._on_source_change()
+            return True
+        if answer.diverging_epoch.epoch >= 0:
+            self._truncate(assigned, answer.diverging_epoch.end_offset)
+            return True
+        return self._buffer(assigned, answer, is_full)
+
+    def _buffer(self, assigned: AssignedPartition, answer: FetchResponsePartition, is_full: bool) -> bool:
+        """Append a partition's records to its buffer. Returns False if there are none."""
+        data = answer.records
         if not data:
             # An empty answer proves that the broker serves the partition. Records prove it only when the reader has
             # decoded them.
             assigned.succeeded()
-            self._recovered(assigned)
+            self._report_recovery(assigned)
             return False
-        self._subscription.count_answer(assigned)
+        assigned.last_served = next(self._subscription.answer_numbers)
         try:
             batches = split_batches(data)
         except CorruptRecord as error:
@@ -275,8 +267,9 @@ class FetchAnswers:
             return True
         aborted = None
         if self._config.isolation is IsolationLevel.READ_COMMITTED:
-            aborted = AbortedTransactions(given.aborted_transactions or ())
-        appended = assigned.buffer.add(batches, aborted)
+            transactions = answer.aborted_transactions
+            aborted = AbortedTransactions(transactions) if transactions else NONE_ABORTED
+        appended = assigned.add(batches, aborted)
         if not batches:
             self._ask_for_more(assigned, len(data), is_full)
         # Without a backoff, a broker that repeats old records would be asked for them in a busy loop.
@@ -285,8 +278,8 @@ class FetchAnswers:
             repeated = ProtocolError(f"broker {self._node_id} sent only records before offset {offset}")
             self._client.outages.report(logger, str(partition), repeated, "%s: %s", partition, repeated)
             self._back_off(assigned)
-        else:
-            self._recovered(assigned)
+        elif self._client.outages:
+            self._report_recovery(assigned)
         return True
 
     def _ask_for_more(self, assigned: AssignedPartition, size: int, is_full: bool) -> None:
@@ -298,7 +291,7 @@ class FetchAnswers:
             self._back_off(assigned)
             assigned.fail_corrupt(f"broker {self._node_id} sent {size} bytes, which are not a whole batch")
         elif buffer.fetch_size < limit:
-            buffer.fetch_size = min(2 * buffer.fetch_size, limit)
+            assigned.enlarge_fetches(limit)
         else:
             self._back_off(assigned)
             if is_cut:  # another request would have the same result
@@ -322,7 +315,7 @@ class FetchAnswers:
         """Apply an answer to OffsetForLeaderEpoch."""
         answers = read_epochs(response)
         for partition, check in checks.items():
-            if self._is_outdated(check.assigned, check.version):
+            if check.assigned.position.version != check.version or not self._subscription.holds(check.assigned):
                 continue
             answer = answers.get(partition)
             if answer is None:
@@ -330,25 +323,25 @@ class FetchAnswers:
             else:
                 self._apply_epoch(check, answer)
             self._subscription.update_ready(check.assigned)
-        self._subscription.notify_ready()
+        self._subscription.observer.on_located()
 
-    def _apply_epoch(self, check: TruncationCheck, given: OffsetForLeaderEpochResponsePartition) -> None:
-        assigned, code = check.assigned, ErrorCode.of(given.error_code)
+    def _apply_epoch(self, check: TruncationCheck, answer: OffsetForLeaderEpochResponsePartition) -> None:
+        assigned, code = check.assigned, ErrorCode.of(answer.error_code)
         outcome = classify(code)
         if outcome is FetchOutcome.RAISE:
             self._back_off(assigned)
             what = f"asking whether the log of {assigned.partition} was truncated"
-            self._fail_with(assigned, error_for(given.error_code, what, at=assigned.partition))
+            self._fail_with(assigned, error_for(answer.error_code, what, at=assigned.partition))
         elif outcome is not FetchOutcome.DATA:
             if outcome is FetchOutcome.REFRESH:
                 self._client.request_refresh()
             self._retry(assigned, code)
-        elif given.end_offset < 0 and self._is_former_leader(assigned):
+        elif answer.end_offset < 0 and self._is_former_leader(assigned):
             self._client.request_refresh()
             self._back_off(assigned)
-        elif given.end_offset < 0:
+        elif answer.end_offset < 0:
             # The leader's log has none of the epochs that were read, so it names no offset to return to.
-            self._subscription.settle()
+            self._subscription.observer.settle()
             offset = assigned.offset
             what = "%s: the consumer has read up to leader epoch %s, but the leader has no epoch up to this one"
             logger.warning(what, assigned.partition, check.last_epoch)
@@ -356,14 +349,14 @@ class FetchAnswers:
             self._on_lost_position()
         # The leader's log lacks fetched records if its end is below the position, or its epoch is below the epoch of
         # the last record. The buffer's end is compared, because records that were fetched ahead are lost as well.
-        elif given.end_offset < assigned.buffer.end or 0 <= given.leader_epoch < check.last_epoch:
-            self._truncate(assigned, given.end_offset)
+        elif answer.end_offset < assigned.buffer.end or 0 <= answer.leader_epoch < check.last_epoch:
+            self._truncate(assigned, answer.end_offset)
         else:
             assigned.position.validated_leader = check.leader
 
     def _truncate(self, assigned: AssignedPartition, end_offset: int) -> None:
         """Handle a truncation: the leader's log has other records from ``end_offset`` on, after an unclean election."""
-        self._subscription.settle()
+        self._subscription.observer.settle()
         partition, fetched, offset = assigned.partition, assigned.buffer.end, assigned.offset
         if offset is None or end_offset < 0:
             self._back_off(assigned)
@@ -377,7 +370,7 @@ class FetchAnswers:
         elif self._policy is not ResetStrategy.NONE:
             assigned.move(end_offset)
             # This comes after ``move``, so that an observer that reads the position finds the new one.
-            self._subscription.report_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
+            self._subscription.observer.on_reset(partition, offset, end_offset, ResetReason.TRUNCATED)
         else:
             why = f"{partition} was truncated at offset {end_offset}, but it was read up to {offset}; seek to continue"
             assigned.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, why, at=partition, offset=offset))
@@ -387,8 +380,8 @@ class FetchAnswers:
     def leave_follower(self, partitions: Iterable[AssignedPartition]) -> None:
         """Return to the leader for each partition that was fetched from this broker as a preferred follower."""
         moved = [partition for partition in partitions if partition.preferred == self._node_id]
-        for each in moved:
-            each.preferred = None
+        for partition in moved:
+            partition.preferred = None
         if moved:
             self._on_source_change()
 

@@ -28,16 +28,16 @@ from ...aio.light_event import LightEvent
 from ...aio.retry import Backoff, is_momentary
 from ...cluster.client import Client
 from ...errors import ErrorCode, KafkaError, error_for
-from ...net.connection import Connection, Purpose
+from ...net.connection import Purpose
 from ...protocol.framing import FrameTooLarge
-from ...protocol.messages import FetchRequest, FetchResponse, OffsetForLeaderEpochRequest
+from ...protocol.messages import FetchRequest, OffsetForLeaderEpochRequest
 from ...settings.config import ConsumerConfig
 from ..counters import FetchCounters
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS, FetchAnswers
-from .plan import FetchKey, FetchPlan, FetchPlanner, FetchTarget
+from .plan import FetchPlan, FetchPlanner
 from .request import end_session_request, fetch_request
-from .session import NO_SESSION, SessionRequest
+from .session import NO_SESSION
 from .truncation import TruncationCheck, by_leader, checks_of, epochs_request
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,8 @@ class BrokerFetcher:
         self._config = config
         self._counters = counters
         self._timeout = client.config.request_timeout + config.fetch_max_wait
-        self.planner: FetchPlanner = FetchPlanner(node_id, config.fetch_max_bytes)
+        self._wake = LightEvent()
+        self.planner: FetchPlanner = FetchPlanner(node_id, config.fetch_max_bytes, self._wake.set)
         self._session = self.planner.session
         self._answers = FetchAnswers(
             node_id,
@@ -82,7 +83,6 @@ class BrokerFetcher:
         )
         self._place = f"fetching from broker {node_id}"
         self._closing = False
-        self._wake = LightEvent()
         self._answered_at = 0.0
         self._backoff = client.retry_backoff()
         self._refused_sessions = 0  # ends of sessions in a row
@@ -102,7 +102,9 @@ class BrokerFetcher:
             self._wake.clear()
             now = loop.time()
             # The leader is asked at intervals whether this follower is still the best replica.
-            self._answers.leave_follower(self.planner.expired_followers(now))
+            expired = self.planner.expired_followers(now)
+            if expired:
+                self._answers.leave_follower(expired)
             plan = self.planner.plan(self._client.view, now)
             if self._closing:
                 return
@@ -140,9 +142,14 @@ class BrokerFetcher:
                 if checks:
                     await self._check_logs(checks)
                     return
-            asked = self._session.next()
-            sent = loop.time()
-            response = await self._send(connection, asked, plan, max_wait, with_epochs=compares)
+            session_request, rack = self._session.next(), self._client.config.client_rack
+            request = fetch_request(
+                session_request, plan, self._config, max_wait=max_wait, rack=rack, with_epochs=compares
+            )
+            # A topic without an id can only be requested by its name.
+            at_most = FetchRequest.TOPIC_IDS.before if plan.by_name else None
+            sent_at = loop.time()
+            response = await connection.send(request, timeout=self._timeout, at_most=at_most)
         except KafkaError as error:
             self._counters.failures += 1
             # Rule 3: without an answer, it is not known what the broker has in its session.
@@ -152,7 +159,7 @@ class BrokerFetcher:
             await self._recover(error)
             return
         self._answered_at = loop.time()
-        self._counters.latencies.add(self._answered_at - sent)
+        self._counters.latencies.add(self._answered_at - sent_at)
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
         if code is not ErrorCode.NONE:
@@ -189,28 +196,13 @@ class BrokerFetcher:
         self._client.outages.report(
             logger, self._place, error, what, self.node_id, error, problem=problem, is_partial=True
         )
-        asked = self.planner.wanted()
+        partitions = self.planner.wanted()
         # A follower that fails must not keep its partitions, because the leader may be healthy (KIP-392).
-        self._answers.leave_follower(asked)
+        self._answers.leave_follower(partitions)
         self._client.request_refresh()
         if isinstance(error.__cause__, FrameTooLarge):
-            self._answers.fail_too_large(asked)
+            self._answers.fail_too_large(partitions)
         await asyncio.sleep(self._backoff.next())
-
-    async def _send(
-        self,
-        connection: Connection,
-        asked: SessionRequest[FetchKey, FetchTarget],
-        plan: FetchPlan,
-        max_wait: float,
-        *,
-        with_epochs: bool,
-    ) -> FetchResponse:
-        rack = self._client.config.client_rack
-        request = fetch_request(asked, plan, self._config, max_wait=max_wait, rack=rack, with_epochs=with_epochs)
-        # A topic without an id can only be requested by its name.
-        at_most = FetchRequest.TOPIC_IDS.before if plan.by_name else None
-        return await connection.send(request, timeout=self._timeout, at_most=at_most)
 
     def _max_wait(self, plan: FetchPlan) -> float:
         """Return how long the broker may wait for data, in seconds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import anyio
 
@@ -47,13 +47,6 @@ class Fetching:
         self._spawn(self._keeper.run, name="position keeper")
         self.view_changed(self._client.view)
 
-    def wake(self, assigned: AssignedPartition) -> None:
-        """Wake the fetcher of a partition whose buffer has room again."""
-        assigned.replan()
-        fetcher = None if assigned.node_id is None else self._fetchers.get(assigned.node_id)
-        if fetcher is not None:
-            fetcher.wake()
-
     def changed(self) -> None:
         """Wake the fetchers and the position keeper, because the assignment, a position or a pause has changed."""
         self._choose_sources(self._client.view)
@@ -77,12 +70,12 @@ class Fetching:
 
     def _check_topic_id(self, assigned: AssignedPartition, topic_id: bytes) -> None:
         """Reset the positions if the topic was deleted and created again."""
-        known, assigned.topic_id = assigned.topic_id, topic_id
-        if known in (ZERO_UUID, topic_id):
+        before, assigned.topic_id = assigned.topic_id, topic_id
+        if before in (ZERO_UUID, topic_id):
             return
         offset = assigned.offset
         logger.warning("%s was deleted and created again; offset %s no longer exists", assigned.partition, offset)
-        self._subscription.settle()
+        self._subscription.observer.settle()
         # "latest" is a choice about records older than the consumer; the records of the new topic are younger.
         target = ResetStrategy.NONE if ResetStrategy.of(self._config) is ResetStrategy.NONE else ResetStrategy.EARLIEST
         assigned.reset_by(target, out_of_range=offset, reason=ResetReason.RECREATED)
@@ -106,10 +99,10 @@ class Fetching:
                 )
                 self._divide_memory()
                 self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
-            changed = None if node_id is None else self._fetchers[node_id].planner.changed
-            # A fetcher that has ended and was made again has another list under the same node id.
-            if assigned.node_id != node_id or assigned.replanned is not changed:
-                assigned.fetch_from(node_id, changed)
+            # A fetcher that has ended and was made again has another source under the same node id.
+            source = None if node_id is None else self._fetchers[node_id].planner.source
+            if assigned.source is not source:
+                assigned.fetch_from(source)
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
@@ -139,21 +132,21 @@ class Fetching:
 
 
 def _source_of(assigned: AssignedPartition, view: ClusterView) -> int | None:
-    """Return the broker to fetch a partition from: the preferred follower, else the leader; None if neither is
-    known."""
+    """Return the broker to fetch a partition from: the preferred follower or the leader; None if neither is known."""
     if assigned.preferred is not None and assigned.preferred in view.nodes:
         return assigned.preferred
     leader = view.leader_of(assigned.partition)
     return None if leader is None else leader.node_id
 
 
-def new_partitions(view: ClusterView, topics: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions of these topics that metadata lists and ``known`` lacks."""
-    known = set(known)
+def new_partitions(
+    view: ClusterView, topics: Iterable[str], assigned: Container[TopicPartition]
+) -> list[TopicPartition]:
+    """Return the partitions of these topics that metadata lists and that are not assigned."""
     return [
         partition
         for name in topics
         if (topic := view.topics.get(name)) is not None
-        for view_of in topic.partitions
-        if (partition := TopicPartition(name, view_of.partition)) not in known
+        for partition_view in topic.partitions
+        if (partition := TopicPartition(name, partition_view.partition)) not in assigned
     ]

@@ -34,7 +34,7 @@ def plan_lookups(partitions: Iterable[AssignedPartition], view: ClusterView, now
         elif (
             position.state is not PositionState.UNKNOWN
             or partition.failure is not None
-            or position.pause_reason is PauseReason.LOCATING
+            or partition.pause_reason is PauseReason.LOCATING
         ):
             continue
         elif partition.retry_at > now:

@@ -3,25 +3,26 @@
 Rules of this file:
 
 1. The plan is updated, not computed again: ``plan`` checks only partitions that have changed since the last call, so
-   idle partitions cost nothing. A partition that changes adds itself to ``changed`` (``AssignedPartition.replan``).
-   After new metadata, the planner checks all partitions once.
+   idle partitions cost nothing. A partition that changes adds itself to the ``FetchSource``. After new metadata, the
+   planner checks all partitions once.
 2. The plan has sums over its partitions. Before a ``PlannedPartition`` is updated, its old values are subtracted. So
    the sums always cover all partitions.
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
 4. Only ``plan`` changes planned partitions, and it does not run between a request and its answer. So ``find`` returns
-   the position's version and the offset of the request.
+   the position's version and the offset of the request, and an answer counts only if both are still the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from ...cluster.metadata import ClusterView
 from ...protocol.schema import ZERO_UUID
-from ..partition import AssignedPartition
+from ..partition import AssignedPartition, FetchSource
 from .session import FetchSession
 
 
@@ -90,13 +91,11 @@ class FetchPlanner:
     at a time beyond it. Otherwise they would never be read.
     """
 
-    def __init__(self, node_id: int, max_bytes: int) -> None:
+    def __init__(self, node_id: int, max_bytes: int, wake: Callable[[], None] = lambda: None) -> None:
         self.session: FetchSession[FetchKey, FetchTarget] = FetchSession()
-        self.changed: dict[AssignedPartition, None] = {}
-        """The partitions that the next plan checks: changed, new and removed ones."""
+        self.source: FetchSource = FetchSource(node_id, wake)
         self.max_bytes = max_bytes
         """The memory of this broker. ``Fetching`` changes it, because it depends on the number of brokers."""
-        self._node_id = node_id
         self._view = ClusterView()
         self._planned: dict[AssignedPartition, PlannedPartition] = {}
         self._by_topic: dict[str, dict[int, PlannedPartition]] = {}
@@ -106,21 +105,26 @@ class FetchPlanner:
         self._full = self._backlogs = self._nameless = 0
 
     def __repr__(self) -> str:
-        return f"<FetchPlanner node={self._node_id} partitions={len(self._planned)} wanted={len(self.session.wanted)}>"
+        counts = f"partitions={len(self._planned)} wanted={len(self.session.wanted)}"
+        return f"<FetchPlanner node={self.source.node_id} {counts}>"
 
     def plan(self, view: ClusterView, now: float) -> FetchPlan:
         """Bring the plan up to date. Partitions that were served longest ago are asked for first."""
-        changed = self.changed
+        source, changed, removed = self.source, self.source.changed, self.source.removed
+        # Removed partitions come first, because the same partition may have been assigned again, as another object.
+        for assigned in removed:
+            self._remove(assigned)
         if view is not self._view:
             self._view = view
             changed.update(dict.fromkeys(self._planned))
-        for each in self._backing_off:
-            if each.retry_at <= now:
-                changed[each] = None
-        updated = len(changed)
-        # Removed partitions come first, because the same partition may have been assigned again, as another object.
-        for assigned in sorted(changed, key=lambda each: (each.replanned is changed, each.last_served)):
+        for assigned in self._backing_off:
+            if assigned.retry_at <= now:
+                changed[assigned] = None
+        updated = len(removed) + len(changed)
+        for assigned in sorted(changed, key=_last_served):
+            assert assigned.source is source, "a partition is fetched from one broker"
             self._update(assigned, view, now)
+        removed.clear()
         changed.clear()
         max_bytes = self.max_bytes - self._buffered
         has_room = max_bytes > 0 or not self._buffered_unpaused  # without room, a read of buffered data makes room
@@ -131,7 +135,7 @@ class FetchPlanner:
             has_full_buffers=self._full > 0,
             has_backlog=self._backlogs > 0,
             by_name=self._nameless > 0,
-            retry_at=min((each.retry_at for each in self._backing_off), default=None),
+            retry_at=min(map(_retry_at, self._backing_off), default=None),
             updated=updated,
         )
 
@@ -142,18 +146,18 @@ class FetchPlanner:
         planned = self._by_topic.get(name, {}).get(partition)
         return None if planned is None or planned.key is None else planned
 
-    def asked(self) -> Iterator[tuple[PlannedPartition, FetchTarget]]:
+    def targets(self) -> Iterator[tuple[PlannedPartition, FetchTarget]]:
         """Yield all targets that are fetched now."""
         for key, target in self.session.wanted.items():
             yield self._by_topic[key.topic][key.partition], target
 
     def wanted(self) -> list[AssignedPartition]:
         """Return the partitions that are fetched now."""
-        return [planned.assigned for planned, _ in self.asked()]
+        return [planned.assigned for planned, _ in self.targets()]
 
     def expired_followers(self, now: float) -> list[AssignedPartition]:
         """Return the partitions that were fetched from this broker as a preferred follower for long enough."""
-        return [each for each in self._following if now >= each.preferred_until]
+        return [assigned for assigned in self._following if now >= assigned.preferred_until]
 
     # Updates of the plan.
 
@@ -161,11 +165,7 @@ class FetchPlanner:
         planned = self._planned.get(assigned)
         if planned is not None:
             self._subtract(planned)
-        if assigned.replanned is not self.changed:  # it is fetched from another broker now, or no longer assigned
-            if planned is not None:
-                self._remove(planned)
-            return
-        if planned is None:
+        else:
             topic, number = assigned.partition
             planned = self._planned[assigned] = PlannedPartition(assigned)
             self._by_topic.setdefault(topic, {})[number] = planned
@@ -179,23 +179,24 @@ class FetchPlanner:
         self._backlogs -= planned.has_backlog
         self._backing_off.pop(planned.assigned, None)
         self._following.pop(planned.assigned, None)
+        assert self._buffered >= 0, "the sums cover all planned partitions (rule 2)"
 
     def _add(self, planned: PlannedPartition, view: ClusterView, now: float) -> None:
         assigned = planned.assigned
-        buffer, position = assigned.buffer, assigned.position
-        planned.version = position.version
+        buffer = assigned.buffer
+        planned.version = assigned.position.version
         planned.offset = buffer.end
         planned.buffered = buffer.bytes
-        planned.is_paused = position.paused
+        planned.is_paused = assigned.paused
         planned.is_full = planned.has_backlog = False
         self._buffered += buffer.bytes
-        if not position.paused:
+        if not assigned.paused:
             self._buffered_unpaused += buffer.bytes
-        if assigned.preferred == self._node_id:
+        if assigned.preferred == self.source.node_id:
             self._following[assigned] = None
         if not assigned.wants_data:
             # A paused partition needs no data soon, so it must not shorten the wait of the next request.
-            planned.is_full = buffer.has_data and not position.paused
+            planned.is_full = buffer.has_data and not assigned.paused
             self._full += planned.is_full
         elif assigned.retry_at > now:
             self._backing_off[assigned] = None
@@ -234,10 +235,17 @@ class FetchPlanner:
             self._nameless -= planned.key.topic_id == ZERO_UUID
             planned.key = None
 
-    def _remove(self, planned: PlannedPartition) -> None:
+    def _remove(self, assigned: AssignedPartition) -> None:
+        planned = self._planned.pop(assigned, None)
+        if planned is None:
+            return  # it was moved away before it was planned
+        self._subtract(planned)
         self._drop(planned)
-        topic, number = planned.assigned.partition
-        del self._planned[planned.assigned]
+        topic, number = assigned.partition
         del self._by_topic[topic][number]
         if not self._by_topic[topic]:
             del self._by_topic[topic]
+
+
+_last_served = attrgetter("last_served")
+_retry_at = attrgetter("retry_at")

@@ -134,14 +134,14 @@ class PositionKeeper:
             outages.recovered(logger, place, "looked up offsets at broker %s", node_id)
         # Called once after all parts, so that fetchers ask for all partitions in one request.
         self._on_found()
-        self._subscription.notify_ready()
+        self._subscription.observer.on_located()
         self.wake()
 
     async def _look_up_part(self, node_id: int, lookups: Sequence[_Lookup]) -> None:
         """Look up offsets with one request for each end that is needed.
 
-        Without a policy both ends are looked up, for the text of the error; ``by_duration`` needs the end as well, for
-        a partition whose records are all older.
+        If there is no policy, both ends are looked up for the text of the error. ``by_duration`` needs the end as well,
+        for a partition whose records are all older.
         """
         low = {
             lookup.assigned.partition: self._timestamp_of(lookup.reset)
@@ -161,8 +161,10 @@ class PositionKeeper:
             elif reset is ResetStrategy.NONE:
                 self._no_policy(assigned, version, beginnings[partition], ends[partition])
             else:
-                found = beginnings.get(partition)
-                self._found(assigned, version, ends[partition] if found is None and partition in ends else found)
+                beginning = beginnings.get(partition)
+                self._found(
+                    assigned, version, ends[partition] if beginning is None and partition in ends else beginning
+                )
 
     def _timestamp_of(self, reset: ResetStrategy) -> int:
         """Return the lookup for the lower end: a time in milliseconds, or EARLIEST."""
@@ -172,19 +174,19 @@ class PositionKeeper:
         return max(0, round((self._client.runtime.clock() - duration) * 1000))
 
     async def _ask(
-        self, node_id: int, wanted: dict[TopicPartition, int]
+        self, node_id: int, timestamps: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, ErrorCode]]:
-        if not wanted:
+        if not timestamps:
             return {}, {}
-        request = lookup_request(self._client.view, wanted, self._config.isolation)
+        request = lookup_request(self._client.view, timestamps, self._config.isolation)
         response = await self._client.send(
             request, node=node_id, purpose=Purpose.OTHER, timeout=self._client.config.request_timeout, retry=False
         )
-        answer = read_lookup(wanted, response)
-        return answer.found, answer.errors
+        answer = read_lookup(timestamps, response)
+        return answer.offsets, answer.errors
 
-    def _found(self, assigned: AssignedPartition, version: int, found: OffsetAndTimestamp | None) -> None:
-        offset, epoch = (0, None) if found is None else (found.offset, found.leader_epoch)
+    def _found(self, assigned: AssignedPartition, version: int, result: OffsetAndTimestamp | None) -> None:
+        offset, epoch = (0, None) if result is None else (result.offset, result.leader_epoch)
         position, partition = assigned.position, assigned.partition
         if self._client.outages:
             self._client.outages.recovered(logger, str(partition), "looked up the offset of %s", partition)
@@ -192,7 +194,7 @@ class PositionKeeper:
         refused, reason = position.out_of_range, position.reset_reason
         if assigned.end_lookup(version, offset, epoch) and refused is not None:
             logger.warning("reset %s from offset %s to %s (%s)", partition, refused, offset, position.reset.value)
-            self._subscription.report_reset(partition, refused, offset, reason)
+            self._subscription.observer.on_reset(partition, refused, offset, reason)
 
     def _retry(self, assigned: AssignedPartition, version: int, error: str) -> bool:
         """Handle a failed lookup. Returns False if the position has changed since the request."""
@@ -323,7 +325,7 @@ class PositionKeeper:
             return
         assigned.fail(error)
         self._subscription.update_ready(assigned)
-        self._subscription.notify_ready()
+        self._subscription.observer.on_located()
 
     def _back_off(self, assigned: AssignedPartition) -> None:
         failures = assigned.attempts
@@ -346,8 +348,8 @@ def why_unknown(assigned: AssignedPartition, view: ClusterView) -> str:
     """Return the reason why the position of a partition is not known, for the text of an error."""
     position = assigned.position
     # While a partition is ASSIGNING, its position is looked up.
-    if position.pause_reason and position.pause_reason is not PauseReason.ASSIGNING:
-        return str(position.pause_reason.value)
+    if assigned.pause_reason and assigned.pause_reason is not PauseReason.ASSIGNING:
+        return str(assigned.pause_reason.value)
     leader = view.leader_of(assigned.partition)
     if leader is None:
         return _why_leaderless(assigned.partition, view.topics.get(assigned.partition.topic))

@@ -51,7 +51,7 @@ def classify(code: ErrorCode) -> FetchOutcome:
 
 
 def fetch_request(
-    asked: SessionRequest[FetchKey, FetchTarget],
+    session_request: SessionRequest[FetchKey, FetchTarget],
     plan: FetchPlan,
     config: ConsumerConfig,
     *,
@@ -64,7 +64,7 @@ def fetch_request(
     ``with_epochs``: name the last fetched epochs, so that the broker compares logs (v12 and newer).
     """
     topics: dict[tuple[str, bytes], FetchRequestTopic] = {}
-    for key, target in asked.send.items():
+    for key, target in session_request.send.items():
         topic = topics.get((key.topic, key.topic_id))
         if topic is None:
             topic = FetchRequestTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
@@ -79,19 +79,19 @@ def fetch_request(
             )
         )
     forgotten: dict[tuple[str, bytes], FetchRequestForgottenTopic] = {}
-    for key in asked.forget:
-        gone = forgotten.get((key.topic, key.topic_id))
-        if gone is None:
-            gone = FetchRequestForgottenTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
-            forgotten[key.topic, key.topic_id] = gone
-        gone.partitions.append(key.partition)
+    for key in session_request.forget:
+        forgotten_topic = forgotten.get((key.topic, key.topic_id))
+        if forgotten_topic is None:
+            forgotten_topic = FetchRequestForgottenTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            forgotten[key.topic, key.topic_id] = forgotten_topic
+        forgotten_topic.partitions.append(key.partition)
     return FetchRequest(
         max_wait_ms=round(max_wait * 1000),
         min_bytes=config.fetch_min_bytes,
         max_bytes=plan.max_bytes,
         isolation_level=int(config.isolation),
-        session_id=asked.session_id,
-        session_epoch=asked.epoch,
+        session_id=session_request.session_id,
+        session_epoch=session_request.epoch,
         topics=list(topics.values()),
         forgotten_topics_data=list(forgotten.values()),
         rack_id=rack,

@@ -54,9 +54,9 @@ class FetchSession(Generic[K, V]):
     wanted: dict[K, V] = field(default_factory=dict)
     """The partitions that the broker should remember, the last changed ones at the end. ``want`` and ``drop`` change
     it."""
-    _known: dict[K, V] = field(default_factory=dict)
+    _remembered: dict[K, V] = field(default_factory=dict)
     _changed: dict[K, None] = field(default_factory=dict)
-    _asked: SessionRequest[K, V] | None = None
+    _in_flight: SessionRequest[K, V] | None = None
 
     def want(self, key: K, value: V) -> None:
         """Add ``key`` with this value to the broker's session, with the next request."""
@@ -72,21 +72,24 @@ class FetchSession(Generic[K, V]):
 
     def next(self) -> SessionRequest[K, V]:
         """Return the request that makes the broker's session equal to ``wanted``."""
+        assert self._in_flight is None, "there is one request at a time"
         if self.epoch == FULL:
-            asked = SessionRequest(self.session_id, FULL, dict(self.wanted))
+            request = SessionRequest(self.session_id, FULL, dict(self.wanted))
         else:
-            wanted, known = self.wanted, self._known
+            targets, remembered = self.wanted, self._remembered
             # A partition that was dropped and wanted again with the same value is known to the broker.
-            send = {key: wanted[key] for key in self._changed if key in wanted and known.get(key) != wanted[key]}
-            forget = tuple(key for key in self._changed if key in known and key not in wanted)
-            asked = SessionRequest(self.session_id, self.epoch, send, forget)
+            send = {
+                key: targets[key] for key in self._changed if key in targets and remembered.get(key) != targets[key]
+            }
+            forget = tuple(key for key in self._changed if key in remembered and key not in targets)
+            request = SessionRequest(self.session_id, self.epoch, send, forget)
         self._changed.clear()
-        self._asked = asked
-        return asked
+        self._in_flight = request
+        return request
 
     def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
         """Apply a response. After a session error or an unexpected session id, the next request is a full one."""
-        asked, self._asked = self._asked, None
+        request, self._in_flight = self._in_flight, None
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
         elif error is not ErrorCode.NONE:
@@ -94,16 +97,16 @@ class FetchSession(Generic[K, V]):
             self._start_over(self.session_id)
         elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):
             self._start_over(NO_SESSION)
-        elif asked is not None:
+        elif request is not None:
             self.session_id = session_id
             # 0 and -1 have other meanings, so the epoch wraps to 1.
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
-            if asked.full:
-                self._known = asked.send
+            if request.full:
+                self._remembered = request.send
             else:
-                self._known.update(asked.send)
-                for key in asked.forget:
-                    del self._known[key]
+                self._remembered.update(request.send)
+                for key in request.forget:
+                    del self._remembered[key]
 
     def lost(self) -> None:
         """Request a new session in place of this one, because the broker's state is unknown without a response."""
@@ -115,4 +118,4 @@ class FetchSession(Generic[K, V]):
 
     def _start_over(self, session_id: int) -> None:
         self.session_id, self.epoch = session_id, FULL
-        self._known, self._asked = {}, None
+        self._remembered, self._in_flight = {}, None

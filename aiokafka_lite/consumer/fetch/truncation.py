@@ -43,21 +43,20 @@ def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]
     There is no check either if a leader has just named the offset: the check could then repeat without end.
     """
     checks: list[TruncationCheck] = []
-    for share, target in planner.asked():
-        assigned = share.assigned
+    for planned, target in planner.targets():
+        assigned = planned.assigned
         node = view.leader_of(assigned.partition)
         leader = (-1 if node is None else node.node_id, target.current_leader_epoch)
         position = assigned.position
         if target.last_fetched_epoch < 0 or position.validated_leader == ANY_LEADER:
             position.validated_leader = leader
         elif position.validated_leader != leader and node is not None:
-            checks.append(TruncationCheck(assigned, share.version, leader, target.last_fetched_epoch))
+            checks.append(TruncationCheck(assigned, planned.version, leader, target.last_fetched_epoch))
     return checks
 
 
 def by_leader(checks: Iterable[TruncationCheck]) -> dict[int, dict[TopicPartition, TruncationCheck]]:
-    """Return the checks by the node id of the leader. A follower does not know where epochs end, so it is never
-    asked."""
+    """Return the checks by the node id of the leader: a follower does not know where epochs end."""
     shares: dict[int, dict[TopicPartition, TruncationCheck]] = {}
     for check in checks:
         shares.setdefault(check.leader[0], {})[check.assigned.partition] = check

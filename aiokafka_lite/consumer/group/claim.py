@@ -26,9 +26,8 @@ class ClaimReader:
     """Takes records of one partition, for one claim. Owner: the session's run.
 
     ``current`` is an iterator over decoded records, as in ``Reader``. Before the next records change, for example by a
-    seek, ``settle`` removes this iterator. ``on_room`` is called when the buffer has room again.
-    ``check_process`` raises in a forked process. ``wakes`` spreads the wakes of many readers over iterations of the
-    event loop.
+    seek, ``settle`` removes this iterator. ``check_process`` raises in a forked process. ``wakes`` spreads the wakes of
+    many readers over iterations of the event loop.
     """
 
     def __init__(
@@ -38,7 +37,6 @@ class ClaimReader:
         config: ConsumerConfig,
         backoff: Backoff,
         *,
-        on_room: Callable[[AssignedPartition], None],
         check_process: Callable[[], None],
         interceptors: ConsumerInterceptors | None,
         wakes: GradualCalls | None = None,
@@ -52,7 +50,6 @@ class ClaimReader:
         self._check_crc = config.check_crcs
         self._max_size = config.max_decompressed_size
         self._backoff = backoff
-        self._on_room = on_room
         self._check_process = check_process
         self._interceptors = interceptors
         self._initial: int | None = None
@@ -117,7 +114,7 @@ class ClaimReader:
 
     def seek(self, offset: int) -> None:
         """Read from ``offset`` on."""
-        self._subscription.change([self.assigned], lambda each: each.seek(offset), moves=True)
+        self._subscription.change([self.assigned], lambda assigned: assigned.seek(offset), moves=True)
 
     async def next_record(self, deserializing: Deserializing | None) -> Record:
         """Return the next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
@@ -148,16 +145,16 @@ class ClaimReader:
             elif deserializing.iterate(self):
                 return next(self.current)
             elif records := await deserializing.take(self, 1):
-                made = cast("list[Record]", records)
-                return made[0] if self._interceptors is None else self._interceptors.on_consume(made)[0]
+                deserialized = cast("list[Record]", records)
+                return deserialized[0] if self._interceptors is None else self._interceptors.on_consume(deserialized)[0]
             await self._ready.wait()
         raise StopAsyncIteration
 
     def _iterate(self) -> bool:
-        found = self.peek()
-        if found is None:
+        peeked = self.peek()
+        if peeked is None:
             return False
-        _, chunk = found
+        _, chunk = peeked
         self._budget -= len(chunk)
         self._fill(chunk.iterate())
         return True
@@ -188,8 +185,7 @@ class ClaimReader:
             self._back_off()
             raise
         self._subscription.update_ready(assigned)
-        if assigned.wants_data:
-            self._on_room(assigned)
+        assigned.wake_source()
         if chunk is None:
             return None
         self._after_last = None
@@ -217,7 +213,7 @@ class ClaimReader:
         assigned = self.assigned
         assigned.wait_to_retry(asyncio.get_running_loop().time(), self._backoff)
         self._subscription.update_ready(assigned)
-        self._on_room(assigned)
+        assigned.wake_source()
 
 
 class Claim(Generic[K, V]):

@@ -18,10 +18,10 @@ from ..interceptor import ConsumerInterceptors
 from ..partition import AssignedPartition
 from ..position import PauseReason
 from ..subscription import Subscription
-from .group_side import GroupSide
+from .participation import Participation
 
 
-class CommitOnlyGroup(GroupSide):
+class CommitOnlyGroup(Participation):
     """The offsets of a consumer that is not a member. ``spawn`` starts its tasks."""
 
     def __init__(
@@ -36,7 +36,6 @@ class CommitOnlyGroup(GroupSide):
         super().__init__(config, subscription, interceptors)
         self._client = client
         self._spawn = spawn
-        self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
         self.offsets: Offsets = Offsets(client, config, self)
 
     def start(self) -> None:
@@ -54,21 +53,21 @@ class CommitOnlyGroup(GroupSide):
 
     def on_assign(self) -> None:
         """Look up the committed offsets of the partitions that wait for them."""
-        waiting = [each for each in self.subscription if each.position.pause_reason is PauseReason.LOCATING]
-        for each in waiting:
+        waiting = [assigned for assigned in self.subscription if assigned.pause_reason is PauseReason.LOCATING]
+        for assigned in waiting:
             # Added before the lookup, so that the user can mark and commit in the meantime.
-            if each.partition not in self.offsets.owned:
-                self.offsets.begin(each.partition, None)
+            if assigned.partition not in self.offsets.owned:
+                self.offsets.begin(assigned.partition, None)
         if waiting:
             self._spawn(self._locate, waiting, name="committed offsets of assigned partitions")
 
     async def _locate(self, waiting: Sequence[AssignedPartition]) -> None:
         committed = await self.offsets.lookups.locate([assigned.partition for assigned in waiting])
 
-        def begin(assigned: AssignedPartition) -> None:
-            found = self.offsets.located(assigned.partition, committed[assigned.partition])
-            if found is not None and assigned.position.version == 0:
-                assigned.seek(found.offset, found.leader_epoch)
-            assigned.position.pause_for(PauseReason.NONE)
+        def move(assigned: AssignedPartition) -> None:
+            begin = self.offsets.located(assigned.partition, committed[assigned.partition])
+            if begin is not None and assigned.position.version == 0:
+                assigned.seek(begin.offset, begin.leader_epoch)
+            assigned.pause_for(PauseReason.NONE)
 
-        self.subscription.change(waiting, begin)
+        self.subscription.change(waiting, move)

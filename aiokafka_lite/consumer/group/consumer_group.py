@@ -30,7 +30,7 @@ from ...method_names import CONSUMER_GROUP, named_elsewhere
 from ...net.connector import Connector
 from ...serialization.deserializer import Deserializer
 from ...types import K, Names, V
-from ..deserializing import OnDeserializationError
+from ..deserializing import Deserializing, OnDeserializationError
 from ..interceptor import ConsumerInterceptor
 from ..position import OnOffsetReset
 from ..settings import ConsumerSettings, checked_topics, reading_options, strategies_of
@@ -80,9 +80,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
             bootstrap_servers,
             group_id,
             settings,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            on_deserialization_error=on_deserialization_error,
+            deserializing=Deserializing.of(key_deserializer, value_deserializer, on_deserialization_error),
             interceptors=interceptors,
             on_offset_reset=on_offset_reset,
             connector=connector,
@@ -121,12 +119,12 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
             raise IllegalStateError(f"{self!r} is consuming already; use another ConsumerGroup for a second consume()")
         if not isinstance(handler, ConsumerGroupHandler):
             raise TypeError(must_be("handler", "a ConsumerGroupHandler, or Workers(function)", handler))
-        wanted = checked_topics(topics)
-        if not isinstance(wanted, re.Pattern) and not wanted:
+        checked = checked_topics(topics)
+        if not isinstance(checked, re.Pattern) and not checked:
             raise ConfigurationError(must_be("topics", "at least one name, or a pattern", topics))
         self._process = forks.generation
         run = self._run = GroupRun(
-            self._options, wanted, handler, strategies=self._strategies, on_error=self._errors.add
+            self._options, checked, handler, strategies=self._strategies, on_error=self._errors.add
         )
         self._idle.clear()
         self._failure = None
@@ -190,7 +188,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
-        return self._run.diagnose()
+        return self._run.core.diagnose()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Return ``Consumer.health()`` of the running ``consume``.
@@ -201,7 +199,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         """
         self._check_process()
         if self._run is not None:
-            return self._run.health(max_silence, max_poll_ago)
+            return self._run.core.health(max_silence, max_poll_ago)
         from ...cluster.health import Health
 
         problem = "consume() does not run"
@@ -215,17 +213,17 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; it has no metrics")
-        return self._run.metrics()
+        return self._run.core.metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Return ``Consumer.traffic()`` of the running ``consume``. Raises IllegalStateError while none runs."""
         self._check_process()
         if self._run is None:
             raise IllegalStateError(f"{self!r} is not consuming; there is no traffic to count")
-        return self._run.traffic()
+        return self._run.core.traffic()
 
     def errors(self) -> GroupErrors:
-        """Failures that were retried, and refused commits, as an iteration that ends when the group is closed."""
+        """Iterate over failures that were retried, and refused commits, until the group is closed."""
         self._check_process()
         return GroupErrors(self._errors, self._check_process)
 

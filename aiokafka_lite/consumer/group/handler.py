@@ -19,7 +19,7 @@ class ConsumerGroupHandler(Generic[K, V]):
     """
 
     async def setup(self, session: ConsumerGroupSession) -> None:
-        """Called when a session begins. Its claims begin to read when this call returns."""
+        """Prepare for a session that begins. Its claims begin to read when this call returns."""
 
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim[K, V]) -> None:
         """Read one partition, in a task of its own: ``async for record in claim``, which ends with the session.
@@ -38,7 +38,7 @@ class ConsumerGroupHandler(Generic[K, V]):
         return None
 
     async def cleanup(self, session: ConsumerGroupSession) -> None:
-        """Called when a session ends and all claims have returned.
+        """Clean up when a session ends and all claims have returned.
 
         The marked offsets are committed next, unless the partitions were lost. When the group is closed, this has 1.5
         seconds.

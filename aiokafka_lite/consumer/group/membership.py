@@ -1,8 +1,8 @@
 """A ``Consumer`` as a member of a group: partitions come and go by rebalances, and the listener is called.
 
-The coordinator task calls the methods of its ``Reading`` protocol one at a time, except for ``stop``. Partitions of a
+The ``MemberRunner`` calls the methods of its ``Reading`` protocol one at a time, except for ``stop``. Partitions of a
 rebalance pass through two pause reasons: ASSIGNING until ``on_assigned`` has returned, REVOKING from the moment at
-which the coordinator revokes them. A partition may turn from ASSIGNING to REVOKING while ``on_assigned`` runs; it must
+which the runner revokes them. A partition may turn from ASSIGNING to REVOKING while ``on_assigned`` runs; it must
 then stay paused.
 """
 
@@ -29,14 +29,14 @@ from ..position import PauseReason
 from ..position_wait import PositionWait
 from ..subscription import Subscription
 from .callbacks import call
-from .group_side import GroupSide
+from .participation import Participation
 from .rebalance import RebalanceHandle, RebalanceListener
 
 
-class Membership(GroupSide):
+class Membership(Participation):
     """The membership of a consumer that reads ``topics``. ``spawn`` starts the tasks of the membership."""
 
-    coordinator: MemberRunner
+    member_runner: MemberRunner
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class Membership(GroupSide):
         spawn: Callable[..., ChildScope],
     ) -> None:
         super().__init__(config, subscription, interceptors)
-        self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
         self._topics = topics
         self._listeners = [listener]
         self._handle = handle
@@ -65,22 +64,22 @@ class Membership(GroupSide):
         self._assigned = LightEvent()
         self._news = LightEvent()  # an assignment, or a refusal
         self._refusal: KafkaError | None = None
-        self.coordinator = MemberRunner(client, config, strategies=strategies, reading=self, spawn=spawn)
-        self.offsets: Offsets = self.coordinator.offsets
+        self.member_runner = MemberRunner(client, config, strategies=strategies, reading=self, spawn=spawn)
+        self.offsets: Offsets = self.member_runner.offsets
 
     # The consumer's calls.
 
     def start(self) -> None:
         self._started = True
-        self.coordinator.start(self._topics)
+        self.member_runner.start(self._topics)
 
     async def close(self, leave_group: bool | None) -> None:
         is_static = self.config.group_instance_id is not None
-        await self.coordinator.close(leave=not is_static if leave_group is None else leave_group)
+        await self.member_runner.close(leave=not is_static if leave_group is None else leave_group)
 
     @property
     def identity(self) -> Identity:
-        return self.coordinator.member.identity
+        return self.member_runner.member.identity
 
     def metadata(self) -> GroupMetadata:
         """Return the identity for a transaction. Without a membership a coordinator would accept any offset
@@ -95,7 +94,7 @@ class Membership(GroupSide):
         if not topics:
             self._forget_assignment()  # the next assignment follows the next subscribe
         if self._started:
-            self.coordinator.subscribe(topics)
+            self.member_runner.subscribe(topics)
 
     def add_listener(self, listener: RebalanceListener) -> None:
         self._listeners.append(listener)
@@ -104,17 +103,17 @@ class Membership(GroupSide):
     def topics(self) -> frozenset[str]:
         """The topics to read; for a pattern, the topics that match now."""
         if self._started:
-            return self.coordinator.topics
+            return self.member_runner.topics
         return frozenset() if isinstance(self._topics, re.Pattern) else frozenset(self._topics)
 
     def on_poll(self) -> None:
-        self.coordinator.polled()
+        self.member_runner.polled()
 
-    # The coordinator's calls.
+    # The calls of the ``MemberRunner``.
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        held = self.subscription.select(partitions)
-        self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
+        revoking = self.subscription.select(partitions)
+        self.subscription.change(revoking, lambda assigned: assigned.pause_for(PauseReason.REVOKING))
 
     def suspend(self) -> None:
         self.subscription.replace_pause(PauseReason.NONE, PauseReason.CONFIRMING)
@@ -129,19 +128,19 @@ class Membership(GroupSide):
         pass  # processed records are marked already, and the others must not be marked
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        revoked = self._held(partitions)
+        revoked = self._assigned_of(partitions)
         if revoked:
-            await self._call("on_revoked()", lambda each: each.on_revoked(self._handle, revoked))
+            await self._call("on_revoked()", lambda listener: listener.on_revoked(self._handle, revoked))
             # This comes after the listener, which may still commit offsets of these partitions.
             self.subscription.remove(revoked)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         self._forget_assignment()
-        lost = self._held(partitions)
+        lost = self._assigned_of(partitions)
         if lost:
             # This comes before the listener, because offsets of these partitions cannot be committed any more.
             self.subscription.remove(lost)
-            await self._call("on_lost()", lambda each: each.on_lost(self._handle, lost))
+            await self._call("on_lost()", lambda listener: listener.on_lost(self._handle, lost))
 
     async def assigned(
         self, added: dict[TopicPartition, OffsetAndMetadata | None], owned: frozenset[TopicPartition]
@@ -156,10 +155,10 @@ class Membership(GroupSide):
         # This comes before the listener. With "latest", records that are written after ``on_assigned`` must be read.
         await self._positions.until_announced(list(added), self._position_timeout)
         self.begin_offsets(partitions)
-        await self._call("on_assigned()", lambda each: each.on_assigned(self._handle, list(added)))
+        await self._call("on_assigned()", lambda listener: listener.on_assigned(self._handle, list(added)))
         # A revocation may have begun while the listener ran. Then the partition stays paused.
-        kept = [partition for partition in partitions if partition.position.pause_reason is PauseReason.ASSIGNING]
-        self.subscription.change(kept, lambda each: each.position.pause_for(PauseReason.NONE))
+        ready = [assigned for assigned in partitions if assigned.pause_reason is PauseReason.ASSIGNING]
+        self.subscription.change(ready, lambda assigned: assigned.pause_for(PauseReason.NONE))
         if self.has_assignment:  # the user may have unsubscribed meanwhile
             self._assigned.set()
             self._news.set()
@@ -194,5 +193,5 @@ class Membership(GroupSide):
             except Exception as error:  # noqa: BLE001 - a listener may raise anything, and the user gets it
                 self._on_listener_error(error)
 
-    def _held(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def _assigned_of(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         return [assigned.partition for assigned in self.subscription.select(partitions)]

@@ -63,7 +63,8 @@ class PollTracker:
         self._iterated: tuple[AssignedPartition, Chunk] | None = None
         self._processed = LightEvent()
         self._idle_since: float | None = None
-        self._seen: object = None
+        self._progress: object = None
+        """The position of the iteration when ``idle_for`` was called last."""
         self._waiting: set[asyncio.Task[object]] = set()
         """The tasks that wait for records now."""
         self._iteration: weakref.ref[object] | None = None
@@ -97,11 +98,11 @@ class PollTracker:
         return self
 
     def _other_reader(self, iteration: object, task: asyncio.Task[object] | None) -> asyncio.Task[object] | None:
-        for each in self._waiting:
-            if each is not task and _lives(each):
-                return each
-        held = None if self._iteration is None else self._iteration()
-        if held is None or held is iteration or self._iterating is task or not _lives(self._iterating):
+        for waiting in self._waiting:
+            if waiting is not task and _lives(waiting):
+                return waiting
+        last = None if self._iteration is None else self._iteration()
+        if last is None or last is iteration or self._iterating is task or not _lives(self._iterating):
             return None
         return self._iterating if self.in_hand else None
 
@@ -109,7 +110,10 @@ class PollTracker:
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
-        self._mark_handed()
+        self._mark_returned()
+        self._handed.clear()
+        self._marked.clear()
+        self.lost.clear()
         self._processed.set()
         self._on_poll()
 
@@ -155,25 +159,25 @@ class PollTracker:
     # Called by the membership.
 
     def idle_for(self, now: float) -> float:
-        """Seconds since the user's last read; ``now`` is the loop's time."""
+        """Return the seconds since the user's last read; ``now`` is the loop's time."""
         # An iteration over buffered records does not pass through __enter__: its position shows that the user reads.
-        self._waiting = {each for each in self._waiting if not each.done()}
-        seen = None if self._iterated is None else (id(self._iterated[1]), self._iterated[1].position)
-        if self._waiting or seen != self._seen or self._idle_since is None:
-            self._seen, self._idle_since = seen, now
+        self._waiting = {task for task in self._waiting if not task.done()}
+        progress = None if self._iterated is None else (id(self._iterated[1]), self._iterated[1].position)
+        if self._waiting or progress != self._progress or self._idle_since is None:
+            self._progress, self._idle_since = progress, now
         return now - self._idle_since
 
     async def wait_until_processed(self, partitions: Iterable[TopicPartition]) -> None:
         """Wait until all returned records of these partitions are processed. The partitions are not read meanwhile."""
-        wanted = set(partitions)
-        while wanted.intersection(self.in_hand):
+        targets = set(partitions)
+        while targets.intersection(self.in_hand):
             self._processed.clear()
             await self._processed.wait()
 
     @property
     def in_hand(self) -> list[TopicPartition]:
         """The partitions with returned records that are not known to be processed."""
-        return [each for each in self._handed if self._marked.get(each, -1) <= self._last(each)]
+        return [partition for partition in self._handed if self._marked.get(partition, -1) <= self._last(partition)]
 
     def _last(self, partition: TopicPartition) -> int:
         """Return the offset of the last returned record of this partition."""
@@ -199,29 +203,24 @@ class PollTracker:
         """Mark all returned records as processed. Returns False if some of them belong to lost partitions."""
         for partition, last in self.lost.items():
             self._refuse(partition, last + 1)
-        for partition, (assigned, _) in self._handed.items():
-            self._read.add(partition)
-            self._mark_position(assigned)
+        self._mark_returned()
         return not self.lost
 
     def collect_marks(self) -> None:
-        """Before a commit, mark all records that are known to be processed."""
+        """Mark all records that are known to be processed, before a commit."""
         if self._handed:
             self._mark_iterated()
             return
         # The user has no unprocessed record. So hidden records behind the last one, such as transaction markers, count
         # as processed as well: the position itself is marked.
         for assigned in self._subscription.select(self._read):
-            if not assigned.position.pause_reason:
+            if not assigned.pause_reason:
                 self._mark_position(assigned)
 
-    def _mark_handed(self) -> None:
+    def _mark_returned(self) -> None:
         for partition, (assigned, _) in self._handed.items():
             self._read.add(partition)
             self._mark_position(assigned)
-        self._handed.clear()
-        self._marked.clear()
-        self.lost.clear()
 
     def _mark_position(self, assigned: AssignedPartition) -> None:
         offset = assigned.offset

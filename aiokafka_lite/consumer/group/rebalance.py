@@ -144,16 +144,16 @@ class RebalanceListener:
                 raise TypeError(f"{what}: its name is {ours}(handle, partitions)")
 
     async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Called after every rebalance with the new partitions, or with none. Reading begins when the call returns."""
+        """Prepare for the new partitions of a rebalance, perhaps none. Reading begins when the call returns."""
 
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Called before these partitions go to other members.
+        """Finish the work on these partitions, before they go to other members.
 
         With ``auto_commit``, their marked offsets are committed already.
         """
 
     async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-        """Called when these partitions are lost; other members may already read them.
+        """Drop the work on these lost partitions, which other members may already read.
 
         The call comes at once, even while user code works on a record.
         """

@@ -2,38 +2,31 @@
 
 A session begins when a generation has assigned partitions: ``setup``, then one task per claim. It ends when partitions
 are about to be revoked. Then the claims' iterations end, and the claims have time to finish. Late claims are cancelled,
-``cleanup`` runs, and the coordinator commits the marked offsets.
+``cleanup`` runs, and the membership commits the marked offsets.
 
 Invariants that once broke:
 
 - ``SessionRun.over`` is set exactly once per session, also if ``setup`` fails or the session is cancelled during it:
-  the coordinator waits for it.
-- After a session, every partition that this member keeps is read from its mark (``_return_to_marks``), as another
-  member would read it. Records that a claim took and did not mark are read again, and a mark behind a damaged batch
-  skips the batch.
-- If a session committed offsets in transactions of producers, marks say nothing. Then the committed offsets are looked
-  up again for every partition that this member keeps (``_move_to_committed``). The same applies to one claim whose
-  transaction was refused because of a rebalance, if its session continues.
+  the membership waits for it.
 - A claim is not read again without end. If a member stays in its generation while all transactions of the claim are
-  refused, a rebalance is not the reason (``_Refusals``).
-- A partition that was reset ignores its earlier marks and commits. They belong to a log that no longer exists.
-- A handler's exception never escapes into the coordinator's tasks: it ends the run, and the first one is raised.
+  refused, a rebalance is not the reason (``RefusedTransactions``).
+- A handler's exception never escapes into the tasks of the membership: it ends the run, and the first one is raised.
+
+``claim_positions`` has the offsets at which claims continue, ``session_run`` the tasks of one session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ...aio.children import ChildScope
 from ...aio.gradual import GradualCalls, GradualEvent
-from ...aio.retry import Backoff
 from ...aio.service import Component, Service
 from ...cluster.standstill import Check
 from ...errors import KafkaError
@@ -41,22 +34,21 @@ from ...group.member_runner import MemberRunner
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
 from ...types import OffsetAndMetadata, TopicPartition
-from ..diagnosis import ConsumerDiagnosis
 from ..partition import AssignedPartition
 from ..position import PauseReason, ResetReason
 from ..reading_core import ReadingCore
 from ..settings import ReadingOptions
 from .callbacks import call
 from .claim import Claim, ClaimReader
-from .group_side import begin_offsets
+from .claim_positions import ClaimPositions
 from .handler import ConsumerGroupHandler
 from .handler_watch import HandlerWatch
-from .session import ConsumerGroupSession, SessionEnded
+from .participation import begin_offsets
+from .session import ConsumerGroupSession
+from .session_run import RefusedTransactions, SessionRun
 
 if TYPE_CHECKING:
-    from ...cluster.health import Health
-    from ...net.metrics import BrokerTraffic
-    from ..metrics import ConsumerMetrics, GroupMetrics
+    from ..metrics import GroupMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -72,101 +64,8 @@ CLAIMS_PER_ITERATION = 100
 10,000 partitions must not hold the loop for a second."""
 
 
-class SessionRun:
-    """One session: its claims, their tasks, and the progress of its end. Owner: the ``GroupCore``."""
-
-    def __init__(self, session: ConsumerGroupSession, cancelled: GradualEvent, readers: Sequence[ClaimReader]) -> None:
-        self.session = session
-        self.readers: dict[TopicPartition, ClaimReader] = {reader.assigned.partition: reader for reader in readers}
-        self.tasks: dict[TopicPartition, ChildScope] = {}
-        self.lookups: set[anyio.CancelScope] = set()
-        """Lookups of committed offsets that end with the session."""
-        self.over: asyncio.Event = asyncio.Event()
-        """Set when no claim runs any more."""
-        self.needs_cleanup = True
-        self._cancelled = cancelled
-        self._has_begun_all = False
-
-    def cancel(self) -> None:
-        """End the iterations of the claims."""
-        if not self._cancelled.is_set():
-            self._cancelled.set()
-            for reader in self.readers.values():
-                reader.end()
-            for scope in self.lookups:
-                scope.cancel()
-
-    def all_begun(self) -> None:
-        """Record that no further claim begins. The session is over when those that run have ended."""
-        self._has_begun_all = True
-        if not self.tasks:
-            self.over.set()
-
-    def claim_ended(self, partition: TopicPartition) -> None:
-        self.tasks.pop(partition, None)
-        if not self.tasks and self._has_begun_all:
-            self.over.set()
-
-    async def wait_for_claims(self, timeout: float) -> None:
-        """Wait ``timeout`` seconds for the claims, then cancel the claims that still run."""
-        if self.tasks:
-            with anyio.move_on_after(timeout):
-                await self.over.wait()
-        if self.tasks:
-            late = ", ".join(map(str, self.tasks))
-            logger.warning("%r: cancelled the claims of %s, which did not return in time", self.session, late)
-            for scope in list(self.tasks.values()):
-                scope.cancel()
-            await self.over.wait()
-
-
-class _Refusals:
-    """The transactions of one claim that were refused in a row, because the group had rebalanced.
-
-    ``limit``: seconds within which a rebalance gives the member another generation. It is the session timeout, after
-    which the coordinator evicts a member that delays the rebalance.
-    """
-
-    def __init__(self, session: ConsumerGroupSession, limit: float, pauses: Backoff) -> None:
-        self._session = session
-        self._limit = limit
-        self._pauses = pauses
-        self._position: int | None = None
-        self._identity: tuple[str, int] | None = None
-        self._first: float | None = None  # the time of the first refusal at this position under this identity
-        self.count = 0
-
-    def begin(self, position: int | None) -> None:
-        """Begin an attempt. If the position has changed since the last attempt, a transaction was committed."""
-        identity = self._session.member_id, self._session.generation_id
-        if position != self._position:
-            self.count = 0
-            self._pauses.reset()
-        if position != self._position or identity != self._identity:
-            self._first = None
-        self._position, self._identity = position, identity
-
-    def add(self, error: KafkaError) -> bool:
-        """Return whether another attempt can help: the membership has changed, or may still change."""
-        self.count += 1
-        if isinstance(error, SessionEnded) or self._identity != (self._session.member_id, self._session.generation_id):
-            return True
-        now = asyncio.get_running_loop().time()
-        if self._first is None:
-            self._first = now
-        return now - self._first <= self._limit
-
-
-class _Reset(NamedTuple):
-    """The last reset of a partition."""
-
-    position: int
-    mark: OffsetAndMetadata | None
-    """The last mark before the reset."""
-
-
 class GroupCore(ReadingCore):
-    """Reads for one ``consume``, and implements the reader's side of its membership, which the coordinator task calls.
+    """Reads for one ``consume``, and implements the ``Reading`` of its membership.
 
     ``on_handler_error`` is called with an exception of the handler, ``on_error`` with a failure that is retried.
     """
@@ -194,11 +93,8 @@ class GroupCore(ReadingCore):
         self._was_assigned = False
         self.client.outages.on_refusal = self._refused
         self.subscription.waits_out_refusals = True
-        self._reset: dict[TopicPartition, _Reset] = {}
-        # The positions at the end of the last session, or of a later reset: claims have taken only records before them.
-        self._reached: dict[TopicPartition, int] = {}
         self._watch = HandlerWatch(handler, self._running_readers)
-        self.coordinator: MemberRunner = MemberRunner(
+        self._runner = MemberRunner(
             self.client,
             options.group,
             strategies=strategies,
@@ -206,6 +102,11 @@ class GroupCore(ReadingCore):
             spawn=service.start_child,
             on_error=on_error,
         )
+        self._claim_positions = ClaimPositions(self.subscription, self._runner.offsets)
+
+    @property
+    def member_runner(self) -> MemberRunner:
+        return self._runner
 
     # The observer of the subscription.
 
@@ -218,7 +119,6 @@ class GroupCore(ReadingCore):
             self.client.outages.forget(str(partition))
 
     def on_ready(self) -> None:
-        super().on_ready()
         if self._run is not None:
             readers = self._run.readers
             for partition in self.subscription.ready:
@@ -228,12 +128,11 @@ class GroupCore(ReadingCore):
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
-            self.coordinator.offsets.may_go_back(partition)
+            self._runner.offsets.may_go_back(partition)
         self._forget_passed(partitions)
 
     def on_reset(self, partition: TopicPartition, old: int, new: int, reason: ResetReason) -> None:
-        self._reset[partition] = _Reset(new, self.coordinator.offsets.last_marked(partition))
-        self._reached[partition] = new
+        self._claim_positions.record_reset(partition, new)
         self._forget_passed([partition])
         super().on_reset(partition, old, new, reason)
 
@@ -257,11 +156,11 @@ class GroupCore(ReadingCore):
         run = self._run
         return [] if run is None else [run.readers[partition] for partition in run.tasks]
 
-    # The coordinator's calls.
+    # The calls of the ``MemberRunner``.
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        held = self.subscription.select(partitions)
-        self.subscription.change(held, lambda each: each.position.pause_for(PauseReason.REVOKING))
+        revoking = self.subscription.select(partitions)
+        self.subscription.change(revoking, lambda assigned: assigned.pause_for(PauseReason.REVOKING))
         if self._run is not None:
             self._run.cancel()
 
@@ -307,15 +206,16 @@ class GroupCore(ReadingCore):
 
         self.subscription.extend(added, prepare)
         limit = self._lookup_timeout
-        kept = owned.difference(added)
-        if kept and self._commits_in_transactions:
+        owned_before = owned.difference(added)
+        if owned_before and self._commits_in_transactions:
             try:
-                self._move_to_committed(await self.coordinator.offsets.fetch(sorted(kept), timeout=limit))
+                offsets = await self._runner.offsets.fetch(sorted(owned_before), timeout=limit)
+                self._claim_positions.move_to_committed(offsets)
             except KafkaError as error:  # without the offsets, records of a committed transaction would repeat
                 self._on_handler_error(error)
                 return
         await self.positions.until_announced(list(added), limit)
-        begin_offsets(self.coordinator.offsets, self.subscription, self.subscription.select(added))
+        begin_offsets(self._runner.offsets, self.subscription, self.subscription.select(added))
         await self._begin_session(owned)
 
     def collect_marks(self) -> None:
@@ -323,7 +223,7 @@ class GroupCore(ReadingCore):
 
         A handler marks records itself. Without this, the group would have a lag that no record ends.
         """
-        offsets = self.coordinator.offsets
+        offsets = self._runner.offsets
         for reader in self._readers():
             assigned = reader.assigned
             if assigned.partition in offsets.moved:
@@ -351,11 +251,11 @@ class GroupCore(ReadingCore):
         now = loop_time()
         busy = self._watch.longest(now)
         working_for = 0.0 if busy is None else now - busy.since
-        return group_metrics(self._config.group_id, self.coordinator.offsets, self.coordinator, working_for)
+        return group_metrics(self._config.group_id, self._runner.offsets, self._runner, working_for)
 
     def _checks(self) -> Sequence[Check]:
         now = asyncio.get_running_loop().time
-        return (*super()._checks(), self.coordinator.waits, lambda: self._watch.waits(now()))
+        return (*super()._checks(), self._runner.waits, lambda: self._watch.waits(now()))
 
     def _late_program(self) -> str | None:
         now = asyncio.get_running_loop().time()
@@ -363,9 +263,7 @@ class GroupCore(ReadingCore):
         return None if busy is None else busy.describe(now)
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            self._reset.pop(partition, None)
-            self._reached.pop(partition, None)
+        self._claim_positions.forget(partitions)
         self._run = None
         self.subscription.remove(partitions)
 
@@ -374,28 +272,27 @@ class GroupCore(ReadingCore):
     async def _begin_session(self, owned: frozenset[TopicPartition]) -> None:
         readers = [
             ClaimReader(
-                each,
+                assigned,
                 self.subscription,
                 self.options.consumer,
                 self._backoff,
-                on_room=self.fetching.wake,
                 check_process=self.service.check_process,
                 interceptors=self.options.interceptors,
                 wakes=self._wakes,
             )
-            for each in self.subscription.select(sorted(owned))
+            for assigned in self.subscription.select(sorted(owned))
         ]
-        self.coordinator.offsets.drop_refused()  # marks belong to a session
+        self._runner.offsets.drop_refused()  # marks belong to a session
         cancelled = GradualEvent(self._wakes)
         session = ConsumerGroupSession(
-            [reader.assigned.partition for reader in readers], self.coordinator, cancelled, self._is_current
+            [reader.assigned.partition for reader in readers], self._runner, cancelled, self._is_current
         )
         run = self._run = SessionRun(session, cancelled, readers)
         try:
             await call("setup()", partial(self._handler.setup, session), self._config.time_to_rebalance)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
             run.cancel()
-            # ``cleanup`` runs only after a complete ``setup``. The coordinator waits for ``over`` in any case.
+            # ``cleanup`` runs only after a complete ``setup``. The membership waits for ``over`` in any case.
             run.needs_cleanup = False
             run.over.set()
             self._on_handler_error(error)
@@ -413,7 +310,7 @@ class GroupCore(ReadingCore):
                     await asyncio.sleep(0)
                     if cancelled.is_set():
                         break
-        finally:  # the coordinator waits for the end of the session, also if this is cancelled
+        finally:  # the membership waits for the end of the session, also if this is cancelled
             run.all_begun()
 
     def _is_current(self, session: ConsumerGroupSession) -> bool:
@@ -430,7 +327,7 @@ class GroupCore(ReadingCore):
         _CLAIM.set(task)
         self._claim_tasks.add(task)
         pauses = self.client.retry_backoff()
-        refusals = _Refusals(session, self._config.session_timeout, pauses)
+        refusals = RefusedTransactions(session, self._config.session_timeout, pauses)
         try:
             while True:
                 claim: Claim[Any, Any] = Claim(reader, self.options.deserializing)
@@ -462,10 +359,10 @@ class GroupCore(ReadingCore):
         run.lookups.add(scope)
         try:
             with scope:
-                found = await self.coordinator.offsets.fetch([partition], timeout=self._lookup_timeout)
-                # The reader first returns to the marks, because ``_move_to_committed`` only moves forward.
-                self._return_to_marks([reader])
-                self._move_to_committed(found)
+                offsets = await self._runner.offsets.fetch([partition], timeout=self._lookup_timeout)
+                # The reader first returns to the marks, because ``move_to_committed`` only moves forward.
+                self._claim_positions.return_to_marks([reader])
+                self._claim_positions.move_to_committed(offsets)
         except KafkaError:
             if not run.session.cancelled:
                 raise
@@ -489,50 +386,8 @@ class GroupCore(ReadingCore):
                 await call("cleanup()", partial(self._handler.cleanup, run.session), cleanup_timeout)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
-            self._return_to_marks(run.readers.values())
+            self._claim_positions.return_to_marks(run.readers.values())
             self._commits_in_transactions |= run.session.gave_metadata
-
-    def _move_to_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Continue at these committed offsets, which were found when all transactions with offsets had ended.
-
-        A partition without a committed offset, or with marks behind it, begins where ``_return_to_marks`` has set it. A
-        partition that was reset begins at its new position, or at an offset that was committed later.
-        """
-
-        def move(assigned: AssignedPartition) -> None:
-            partition, offset = assigned.partition, assigned.offset
-            committed, reset = found[partition], self._reset.get(partition)
-            if committed is None or offset is None:
-                return
-            # No claim has read up to a commit behind ``_reached``: it belongs to the log before the reset. An old
-            # commit between the new position and ``_reached`` cannot be distinguished from a new one.
-            if reset is not None and committed.offset > self._reached.get(partition, offset):
-                assigned.seek(reset.position)
-            elif reset is not None or committed.offset > offset:
-                assigned.seek(committed.offset, committed.leader_epoch)
-
-        self.subscription.change(self.subscription.select(sorted(found)), move)
-
-    def _return_to_marks(self, readers: Collection[ClaimReader]) -> None:
-        """Begin again at the marks of this session, as another member would."""
-        begins = {reader.assigned.partition: reader.initial_offset for reader in readers}
-
-        def move(assigned: AssignedPartition) -> None:
-            partition, offset = assigned.partition, assigned.offset
-            if offset is not None:
-                self._reached[partition] = offset
-            marked = self.coordinator.offsets.last_marked(partition)
-            begin = begins[partition] if marked is None else marked.offset
-            epoch = None if marked is None else marked.leader_epoch
-            if begin is None or offset is None:
-                return
-            reset = self._reset.get(partition)
-            if reset is not None and marked is reset.mark and begin > reset.position:
-                begin, epoch = reset.position, None  # nothing was marked since
-            if begin < offset or (begin > offset and reset is None):
-                assigned.seek(begin, epoch)
-
-        self.subscription.change([reader.assigned for reader in readers], move)
 
 
 class GroupRun(Component):
@@ -551,7 +406,7 @@ class GroupRun(Component):
         self._topics = topics
         self._finished = asyncio.Event()
         self.handler_error: Exception | None = None
-        self._core = GroupCore(
+        self.core: GroupCore = GroupCore(
             self._service,
             options,
             handler,
@@ -562,15 +417,15 @@ class GroupRun(Component):
         self._is_static = options.group is not None and options.group.group_instance_id is not None
 
     def __repr__(self) -> str:
-        return f"<GroupRun {self.state.name} {self._core.coordinator.member!r}>"
+        return f"<GroupRun {self.state.name} {self.core.member_runner.member!r}>"
 
     async def _on_start(self) -> None:
-        await self._core.start()
-        self._core.coordinator.start(self._topics)
+        await self.core.start()
+        self.core.member_runner.start(self._topics)
 
     async def _on_close(self) -> None:
-        await self._core.close()
-        await self._core.coordinator.close(leave=not self._is_static)
+        await self.core.close()
+        await self.core.member_runner.close(leave=not self._is_static)
 
     async def wait(self) -> None:
         """Wait until ``finish``. Raises the first exception of the handler, or the failure of the membership."""
@@ -586,19 +441,7 @@ class GroupRun(Component):
     @property
     def is_own_task(self) -> bool:
         """Whether the caller runs in a task of this component, such as a claim, or in a task that a claim started."""
-        return self._service.is_own_task or self._core.is_in_claim
-
-    def diagnose(self) -> ConsumerDiagnosis:
-        return self._core.diagnose(self._core.coordinator)
-
-    def traffic(self) -> Mapping[int, BrokerTraffic]:
-        return self._core.traffic()
-
-    def metrics(self) -> ConsumerMetrics:
-        return self._core.metrics()
-
-    def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
-        return self._core.health(max_silence, max_poll_ago)
+        return self._service.is_own_task or self.core.is_in_claim
 
     def _fail_by_handler(self, error: Exception) -> None:
         if self.handler_error is None:

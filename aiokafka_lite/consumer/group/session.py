@@ -38,14 +38,14 @@ class ConsumerGroupSession:
     def __init__(
         self,
         partitions: Collection[TopicPartition],
-        coordinator: MemberRunner,
+        runner: MemberRunner,
         cancelled: GradualEvent,
         is_current: Callable[[ConsumerGroupSession], bool],
     ) -> None:
         self.gave_metadata: bool = False
         """Whether the handler has called ``group_metadata()``, so that transactions may commit the offsets."""
         self._partitions = partitions
-        self._coordinator = coordinator
+        self._runner = runner
         self._cancelled = cancelled
         self._is_current = is_current
 
@@ -63,7 +63,7 @@ class ConsumerGroupSession:
 
     @property
     def member_id(self) -> str:
-        return self._coordinator.member.member_id
+        return self._runner.member.member_id
 
     @property
     def generation_id(self) -> int:
@@ -71,7 +71,7 @@ class ConsumerGroupSession:
 
         It may grow during a session, if a rebalance revokes no partition of this member.
         """
-        return self._coordinator.member.generation
+        return self._runner.member.generation
 
     def group_metadata(self) -> GroupMetadata:
         """Return the member's identity, for ``send_offsets`` of a transaction.
@@ -82,23 +82,24 @@ class ConsumerGroupSession:
         owner reads the claim again from the last commit.
         """
         self.gave_metadata = True
-        self._coordinator.offsets.leave_to_transactions()
-        if not self._is_current(self) or self._coordinator.member.generation < 0:
+        self._runner.offsets.leave_to_transactions()
+        if not self._is_current(self) or self._runner.member.generation < 0:
             raise SessionEnded(self)
-        member = self._coordinator.member
+        member = self._runner.member
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
     @property
     def group_id(self) -> str:
         """The name of the group."""
-        return self._coordinator.member.group_id
+        return self._runner.member.group_id
 
     def has_outdated(self, error: Exception) -> bool:
-        """Return whether this error of a claim means that its transaction is aborted, because the group has
-        rebalanced."""
+        """Return whether this error of a claim means that a rebalance has aborted its transaction."""
         if isinstance(error, CommitFailed) and self.gave_metadata:
             refused = error.refused.values()
-            return bool(refused) and all(isinstance(each, BrokerError) and each.code in REBALANCED for each in refused)
+            return bool(refused) and all(
+                isinstance(refusal, BrokerError) and refusal.code in REBALANCED for refusal in refused
+            )
         return isinstance(error, SessionEnded) and error.session is self
 
     @property
@@ -124,7 +125,7 @@ class ConsumerGroupSession:
         """
         if not self._is_current(self):
             raise IllegalStateError(f"{self!r} has ended")
-        return self._coordinator.offsets
+        return self._runner.offsets
 
     def mark(self, record: Record[K, V], metadata: str = "") -> bool:
         """Mark all records up to this one. Returns False if the record was marked before, or is not claimed."""

@@ -25,12 +25,12 @@ async def orders(cluster: EmbeddedCluster) -> None:
 
 async def offsets_of(consumer: Consumer, count: int, **options: int) -> dict[int, list[int]]:
     """Return the offsets of so many records by partition, read as Arrow record batches."""
-    found: dict[int, list[int]] = {}
+    offsets: dict[int, list[int]] = {}
     async for batch in consumer.batches(**options).to_arrow(["partition", "offset"]):
         for partition, offset in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist()):
-            found.setdefault(partition, []).append(offset)
-        if sum(map(len, found.values())) >= count:
-            return found
+            offsets.setdefault(partition, []).append(offset)
+        if sum(map(len, offsets.values())) >= count:
+            return offsets
     raise AssertionError("the iteration ended")
 
 
@@ -39,9 +39,9 @@ async def test_every_record_comes_once_and_in_order(cluster: EmbeddedCluster) ->
     for partition in (FIRST, SECOND):
         fill(cluster, partition, 100)
     async with consumer_of(cluster, topics=["orders"]) as consumer:
-        found = await offsets_of(consumer, 200, max_records=30)
-        assert found == {0: list(range(100)), 1: list(range(100))}
-        assert [await consumer.position(each) for each in (FIRST, SECOND)] == [100, 100]
+        offsets = await offsets_of(consumer, 200, max_records=30)
+        assert offsets == {0: list(range(100)), 1: list(range(100))}
+        assert [await consumer.position(partition) for partition in (FIRST, SECOND)] == [100, 100]
 
 
 @pytest.mark.usefixtures("orders")
@@ -114,7 +114,7 @@ async def test_an_answer_in_flight_leaves_no_gap_behind_a_batch_that_could_not_b
         leader = cluster.leader_of(*FIRST)
 
         def is_asked_again() -> bool:
-            requests = [each.request for each in cluster.history.of(FetchRequest, node=leader)]
+            requests = [exchange.request for exchange in cluster.history.of(FetchRequest, node=leader)]
             offsets = [
                 part.fetch_offset for request in requests for topic in request.topics for part in topic.partitions
             ]

@@ -18,7 +18,7 @@ FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
 
 
 async def damaged(cluster: EmbeddedCluster) -> None:
-    """orders-0 has offsets 0 to 4, a damaged batch 5 to 9, and 10 to 14; orders-1 is intact."""
+    """Write offsets 0 to 4, a damaged batch 5 to 9, and 10 to 14 to orders-0. orders-1 is intact."""
     await cluster.create_topic("orders", partitions=2)
     write(cluster, FIRST, [b"good"] * 5)
     write_batch(cluster, FIRST, encode_batch([(0, None, b"bad", ())] * 5), damage=3)

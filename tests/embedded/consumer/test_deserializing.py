@@ -124,12 +124,12 @@ async def test_poison_records_are_skipped_or_raw_as_configured(
             orders, value_deserializer=JsonDeserializer(), on_deserialization_error=on_error
         ) as consumer:
             consumer.assign([FIRST])
-            found: list[object] = []
-            while len(found) < count:
+            values: list[object] = []
+            while len(values) < count:
                 records = await (take(consumer, 1) if way == "iterate" else consumer.poll(2, timeout=5.0))
-                found += [record.value for record in records]
+                values += [record.value for record in records]
             assert await consumer.position(FIRST) == 10
-            return found
+            return values
 
     rest = [5, 6, 7, 8, 9]
     assert await values(8, "skip") == [0, 1, 2, *rest]

@@ -76,10 +76,10 @@ async def test_records_that_arrive_during_a_pause_are_kept_and_not_fetched_again
         assert sum(partitions_in(request) for request in fetches(orders)) == 1
         consumer.resume()
         assert [record.offset for record in await take(consumer, 100)] == list(range(100))
-        asked = [
+        targets = [
             part.fetch_offset for request in fetches(orders) for topic in request.topics for part in topic.partitions
         ]
-        assert asked.count(0) == 1
+        assert targets.count(0) == 1
 
 
 # ---- cost and bounds
@@ -129,13 +129,15 @@ async def test_a_thousand_partitions_paused_and_resumed_are_bounded_and_fetched_
             for _ in range(10):
                 for record in await consumer.poll(max_records=25, timeout=1.0):
                     seen[TopicPartition(record.topic, record.partition)] += 1
-                assert sum(each.buffer.bytes for each in consumer._core.subscription) <= 3 * (limit + len(batch))
+                assert sum(assigned.buffer.bytes for assigned in consumer._core.subscription) <= 3 * (
+                    limit + len(batch)
+                )
     assert set(seen.values()) == {10}
     assert bytes_given(cluster) <= 1_000 * len(batch)
 
 
 def bytes_given(cluster: EmbeddedCluster) -> int:
-    """Bytes of records that were sent to consumers."""
+    """Return the bytes of records that were sent to consumers."""
     return sum(
         len(part.records or b"")
         for exchange in cluster.history.of(FetchRequest)
@@ -203,12 +205,12 @@ async def test_the_buffers_of_one_broker_stay_within_fetch_max_bytes(cluster: Em
             for record in await consumer.poll(max_records=3, timeout=1.0):
                 seen[TopicPartition(record.topic, record.partition)] += 1
             consumer.pause([partition])  # the data of paused partitions counts too
-            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= limit + 3_000, number
+            assert sum(assigned.buffer.bytes for assigned in consumer._core.subscription) <= limit + 3_000, number
         consumer.resume()
         while sum(seen.values()) < 800:
             for record in await consumer.poll(timeout=5.0):
                 seen[TopicPartition(record.topic, record.partition)] += 1
-            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= limit + 3_000
+            assert sum(assigned.buffer.bytes for assigned in consumer._core.subscription) <= limit + 3_000
     assert set(seen.values()) == {20}
 
 
@@ -221,12 +223,14 @@ async def test_the_buffers_of_all_brokers_stay_within_fetch_memory(cluster: Embe
     async with consumer_of(cluster, fetch_memory=300_000) as consumer:
         consumer.assign(partitions[:1])
         await take(consumer, 1)
-        buffered = sum(each.buffer.bytes for each in consumer._core.subscription)
+        buffered = sum(assigned.buffer.bytes for assigned in consumer._core.subscription)
         assert 200_000 <= buffered <= 310_000  # one broker has all
         consumer.assign(partitions)
         for _ in range(179):
             await take(consumer, 1)
-            assert sum(each.buffer.bytes for each in consumer._core.subscription) <= 330_000  # a first batch is whole
+            assert (
+                sum(assigned.buffer.bytes for assigned in consumer._core.subscription) <= 330_000
+            )  # a first batch is whole
         assert max(request.max_bytes for request in fetches(cluster)) == 300_000
 
 
@@ -367,7 +371,7 @@ async def test_a_large_answer_is_applied_in_turns_and_a_seek_between_them_counts
     async with consumer_of(cluster) as consumer:
         consumer.assign(TopicPartition("orders", number) for number in numbers)
         first = (await take(consumer, 1))[0]
-        buffers = {each.partition.partition: each.buffer for each in consumer._core.subscription}
+        buffers = {assigned.partition.partition: assigned.buffer for assigned in consumer._core.subscription}
         waiting = [number for number in numbers if not buffers[number].has_data and number != first.partition]
         assert waiting  # the answer is not applied yet
         consumer.seek(TopicPartition("orders", waiting[-1]), 39)
@@ -402,18 +406,18 @@ async def test_the_session_of_a_broker_without_assigned_partitions_ends(orders: 
 def readers_sessions(cluster: EmbeddedCluster, node: int) -> int:
     """Fetch sessions that a node keeps for consumers."""
     ended = [
-        each.request.session_id
-        for each in cluster.history.of(FetchRequest, node=node)
-        if isinstance(each.request, FetchRequest) and each.request.session_epoch == -1
+        exchange.request.session_id
+        for exchange in cluster.history.of(FetchRequest, node=node)
+        if isinstance(exchange.request, FetchRequest) and exchange.request.session_epoch == -1
     ]
     mine = {
-        each.response.session_id
-        for each in cluster.history.of(FetchRequest, node=node)
-        if isinstance(each.request, FetchRequest)
-        and each.request.replica_id < 0
-        and each.request.replica_state.replica_id < 0
-        and each.response is not None
-        and each.response.session_id
+        exchange.response.session_id
+        for exchange in cluster.history.of(FetchRequest, node=node)
+        if isinstance(exchange.request, FetchRequest)
+        and exchange.request.replica_id < 0
+        and exchange.request.replica_state.replica_id < 0
+        and exchange.response is not None
+        and exchange.response.session_id
     }
     kept = cluster.nodes[node].fetch_sessions._sessions.keys() & mine
     assert not kept.intersection(ended)
@@ -446,5 +450,5 @@ async def test_topics_without_an_id_are_fetched_by_name() -> None:
         fill(cluster, FIRST, 100)
         async with consumer_of(cluster, topics=["orders"]) as consumer:
             assert len(await take(consumer, 100)) == 100
-        exchanges = [each for each in cluster.history.of(FetchRequest) if each.request.topics]
+        exchanges = [exchange for exchange in cluster.history.of(FetchRequest) if exchange.request.topics]
         assert {exchange.version for exchange in exchanges} == {12}

@@ -140,14 +140,14 @@ async def test_columns_and_interceptors_exclude_one_another(cluster: EmbeddedClu
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("interceptors", "error"),
     [
         (5, "interceptors must be a list of interceptors, got 5"),
         ([Seen], "interceptor must be an object, got the class Seen; pass Seen()"),
         ([object()], "interceptor must be an object with on_consume() and on_commit(), got <object"),
     ],
 )
-async def test_a_wrong_interceptor_is_refused(cluster: EmbeddedCluster, given: Any, error: str) -> None:
+async def test_a_wrong_interceptor_is_refused(cluster: EmbeddedCluster, interceptors: Any, error: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        consumer_of(cluster, interceptors=given)
+        consumer_of(cluster, interceptors=interceptors)
     assert str(refused.value).startswith(error)

@@ -65,15 +65,15 @@ def read(push: ClientMetrics) -> dict[str, float]:
     (resource,) = data.resource_metrics
     (scope,) = resource.scope_metrics
     assert scope.scope.name == "aiokafka_lite"
-    found = {}
+    values = {}
     for metric in scope.metrics:
         if metric.HasField("sum"):
             assert metric.sum.is_monotonic
             assert metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
         for point in metric.sum.data_points or metric.gauge.data_points:
             assert 0 < point.start_time_unix_nano <= point.time_unix_nano
-            found[metric.name] = point.as_double
-    return found
+            values[metric.name] = point.as_double
+    return values
 
 
 async def test_a_producer_pushes_what_it_has_counted_since_the_last_push(pushed: Pushed) -> None:
@@ -83,18 +83,18 @@ async def test_a_producer_pushes_what_it_has_counted_since_the_last_push(pushed:
         await until(lambda: len(pushed.received) == 2)
         await producer.send("orders", b"4")
     first, second, last = pushed.received
-    assert [read(each)[SENT] for each in pushed.received] == [3, 0, 1]
+    assert [read(push)[SENT] for push in pushed.received] == [3, 0, 1]
     assert read(first)["org.apache.kafka.producer.node.request.latency.avg"] >= 0
     assert (first.client_id, first.is_last, second.is_last, last.is_last) == ("shop", False, False, True)
-    assert len({each.client_instance_id for each in pushed.received}) == 1
+    assert len({push.client_instance_id for push in pushed.received}) == 1
 
 
 async def test_a_consumer_pushes_fetches_and_its_group(pushed: Pushed) -> None:
     await pushed.subscribe(interval_ms="1000", metrics="org.apache.kafka.consumer.coordinator.,org.apache.kafka.none.")
     settings = {"connector": pushed.cluster.connector, "topics": ["orders"], "group_id": "billing"}
     async with Consumer(pushed.cluster.bootstrap_servers, **settings):
-        await until(lambda: any(read(each)[ASSIGNED] == 1 for each in pushed.received))
-    names = {name for each in pushed.received for name in read(each)}
+        await until(lambda: any(read(push)[ASSIGNED] == 1 for push in pushed.received))
+    names = {name for push in pushed.received for name in read(push)}
     assert "org.apache.kafka.consumer.coordinator.rebalance.latency.avg" in names
     assert all(name.startswith("org.apache.kafka.consumer.coordinator.") for name in names)
     (resource,) = MetricsData.FromString(pushed.received[0].metrics).resource_metrics
@@ -110,12 +110,12 @@ async def test_a_share_consumer_pushes_what_java_s_share_consumer_pushes(pushed:
         await pushed.cluster.produce("orders", value)
     settings = {"connector": pushed.cluster.connector, "topics": ["orders"], "group_id": "queue"}
     async with ShareConsumer(pushed.cluster.bootstrap_servers, **settings) as queue:
-        found = [await anext(queue) for _ in range(3)]
-        queue.release(found[2])
+        pushes = [await anext(queue) for _ in range(3)]
+        queue.release(pushes[2])
         await queue.commit()
     totals: dict[str, float] = {}
-    for each in pushed.received:
-        for name, value in read(each).items():
+    for push in pushed.received:
+        for name, value in read(push).items():
             totals[name] = totals.get(name, 0.0) + value
     fetches, group = "org.apache.kafka.consumer.share.fetch.manager.", "org.apache.kafka.consumer.share.coordinator."
     assert totals[f"{fetches}records.consumed.total"] == 3

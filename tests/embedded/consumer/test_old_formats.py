@@ -31,10 +31,10 @@ class OldLog:
         self.sizes: list[int] = []
 
     def answer(self, request: FetchRequest) -> FetchResponse:
-        wanted = request.topics[0].partitions[0]
-        self.sizes.append(wanted.partition_max_bytes)
-        rest = [data for last, data in self.parts if last >= wanted.fetch_offset]
-        size = wanted.partition_max_bytes
+        target = request.topics[0].partitions[0]
+        self.sizes.append(target.partition_max_bytes)
+        rest = [data for last, data in self.parts if last >= target.fetch_offset]
+        size = target.partition_max_bytes
         if rest and not self.cuts_first:
             size = max(size, len(rest[0]))
         end = self.parts[-1][0] + 1
@@ -61,7 +61,7 @@ async def orders(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluste
 
 
 def a_segment_of_each_format() -> list[tuple[int, bytes]]:
-    """Offsets 0 to 11: plain v0, plain v1, a wrapper of each (numbered absolutely and from 0), and v2."""
+    """Return offsets 0 to 11: plain v0, plain v1, a wrapper of each (numbered absolutely and from 0), and v2."""
     in_v0 = b"".join(message(0, offset, None, b"%d" % offset) for offset in (4, 5, 6))
     in_v1 = b"".join(message(1, offset, None, b"%d" % (7 + offset), timestamp=T + offset) for offset in (0, 1, 2))
     return [

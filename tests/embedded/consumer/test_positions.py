@@ -73,7 +73,11 @@ async def test_a_seek_while_iterating_takes_effect_with_the_next_record(orders: 
 async def test_only_assigned_partitions_have_a_position(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
-        for call in (consumer.high_watermark, lambda each: consumer.seek(each, 1), lambda each: consumer.pause([each])):
+        for call in (
+            consumer.high_watermark,
+            lambda partition: consumer.seek(partition, 1),
+            lambda partition: consumer.pause([partition]),
+        ):
             with pytest.raises(IllegalStateError, match="orders-1"):
                 call(SECOND)
         with pytest.raises(IllegalStateError, match="orders-1"):
@@ -111,7 +115,7 @@ async def test_a_seek_to_the_end_wins_in_any_turn_of_the_first_lookup(orders: Em
         for _ in range(turns):
             await asyncio.sleep(0)
         await consumer.seek_to_end()
-        assert [await consumer.position(each) for each in (FIRST, SECOND)] == [100, 100]
+        assert [await consumer.position(partition) for partition in (FIRST, SECOND)] == [100, 100]
         assert await consumer.poll(timeout=2.0) == []
 
 
@@ -221,11 +225,11 @@ async def test_without_a_policy_a_partition_without_a_position_is_an_error(order
 async def test_fetched_records_are_returned_before_a_reset(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST])
-        taken = await take(consumer, 10)
+        records = await take(consumer, 10)
         fault = orders.on(FetchRequest, topic="orders", times=1).fail(ErrorCode.OFFSET_OUT_OF_RANGE)
         await until(lambda: fault.hits, "the fetch is refused")
-        taken += await take(consumer, 90)
-        assert [record.offset for record in taken] == list(range(100))
+        records += await take(consumer, 90)
+        assert [record.offset for record in records] == list(range(100))
 
 
 async def test_a_reset_by_duration_begins_with_the_first_record_that_young(cluster: EmbeddedCluster) -> None:
@@ -286,7 +290,7 @@ async def test_the_lag_of_fetched_partitions_needs_no_request(orders: EmbeddedCl
         consumer.assign([FIRST, SECOND])
         assert await consumer.lag() == {FIRST: 100, SECOND: 100}
         records = await take(consumer, 30)
-        await until(lambda: all(consumer.high_watermark(each) == 100 for each in (FIRST, SECOND)))
+        await until(lambda: all(consumer.high_watermark(partition) == 100 for partition in (FIRST, SECOND)))
         orders.history.clear()
         lag = await consumer.lag()
         assert sum(lag.values()) == 170
@@ -348,9 +352,9 @@ async def test_offsets_are_looked_up_at_all_leaders_and_merged(orders: EmbeddedC
         both = [FIRST, SECOND]
         assert await consumer.beginning_offsets(both) == {FIRST: 0, SECOND: 10}
         assert await consumer.end_offsets(both) == {FIRST: 100, SECOND: 100}
-        found = await consumer.offsets_for_times({FIRST: 1_000_000, SECOND: 9_999_999_999})
-        assert found[FIRST] == (0, 1_000_000, 0)
-        assert found[SECOND] is None
+        offsets = await consumer.offsets_for_times({FIRST: 1_000_000, SECOND: 9_999_999_999})
+        assert offsets[FIRST] == (0, 1_000_000, 0)
+        assert offsets[SECOND] is None
         with pytest.raises(ValueError, match="-5"):
             await consumer.offsets_for_times({FIRST: -5})
 
@@ -542,5 +546,5 @@ async def test_partitions_that_are_refused_together_are_asked_for_again_in_one_r
 async def test_the_end_offsets_of_many_partitions_are_looked_up_in_parts(wide: EmbeddedCluster) -> None:
     async with consumer_of(wide) as consumer:
         ends = await consumer.end_offsets(MANY)
-    assert ends == {each: int(each == MANY[-1]) for each in MANY}
+    assert ends == {partition: int(partition == MANY[-1]) for partition in MANY}
     assert looked_up(wide) == [LOOKUPS_PER_REQUEST, LOOKUPS_PER_REQUEST, 1]

@@ -63,7 +63,7 @@ async def test_partitions_take_turns(cluster: EmbeddedCluster) -> None:
         fill(cluster, partition, 5_000, batch_size=100)
     async with consumer_of(cluster, topics=["orders"]) as consumer:
         for partition in partitions:
-            await until(lambda each=partition: consumer.metrics().partitions[each].buffered_bytes)  # type: ignore[misc]
+            await until(lambda waiting=partition: consumer.metrics().partitions[waiting].buffered_bytes)  # type: ignore[misc]
         records = await take(consumer, 7_500)
     counts = [sum(record.partition == number for record in records) for number in range(3)]
     assert max(counts) - min(counts) <= 1_000
@@ -73,9 +73,9 @@ async def test_poll_returns_at_most_max_records(cluster: EmbeddedCluster, partit
     records: list[Record] = []
     async with consumer_of(cluster, topics=["orders"]) as consumer:
         while len(records) < 600:
-            taken = await consumer.poll(max_records=7, timeout=5.0)
-            assert 0 < len(taken) <= 7
-            records += taken
+            polled = await consumer.poll(max_records=7, timeout=5.0)
+            assert 0 < len(polled) <= 7
+            records += polled
     assert_each_once_and_in_order(records, partitions)
 
 
@@ -228,8 +228,8 @@ async def test_several_consumers_share_a_loop_and_each_reads_all(
 
     async with asyncio.TaskGroup() as group:
         reads = [group.create_task(read()) for _ in range(5)]
-    for each in reads:
-        assert_each_once_and_in_order(each.result(), partitions)
+    for reading in reads:
+        assert_each_once_and_in_order(reading.result(), partitions)
 
 
 async def test_two_tasks_that_read_one_consumer_share_its_records(

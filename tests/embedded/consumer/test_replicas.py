@@ -28,7 +28,7 @@ async def racks() -> AsyncIterator[EmbeddedCluster]:
 
 
 def records_from(cluster: EmbeddedCluster, node: int) -> int:
-    """Bytes of records that a broker sent to consumers."""
+    """Return the bytes of records that a broker sent to consumers."""
     return sum(
         len(part.records or b"")
         for exchange in cluster.history.of(FetchRequest, node=node)
@@ -84,7 +84,7 @@ async def test_the_leader_is_asked_again_after_a_while(racks: EmbeddedCluster) -
     async with consumer_of(racks, client_rack="b", metadata_max_age=10.0) as consumer:
         consumer.assign([FIRST])
         await take(consumer, 100)
-        asked = len(racks.history.of(FetchRequest, node=LEADER))
+        requests = len(racks.history.of(FetchRequest, node=LEADER))
         await consumer.poll(timeout=35.0)
-        assert len(racks.history.of(FetchRequest, node=LEADER)) > asked
+        assert len(racks.history.of(FetchRequest, node=LEADER)) > requests
         assert records_from(racks, LEADER) == 0

@@ -35,9 +35,9 @@ async def test_topics_are_listed_without_internal_ones(orders: EmbeddedCluster) 
 
 async def test_partitions_of_any_topic_are_described_with_their_leaders(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
-        found = await consumer.partitions_for("orders")
-        assert [each.partition for each in found] == [0, 1]
-        assert [each.leader for each in found] == [orders.leader_of(*FIRST), orders.leader_of(*SECOND)]
+        partitions = await consumer.partitions_for("orders")
+        assert [partition.partition for partition in partitions] == [0, 1]
+        assert [partition.leader for partition in partitions] == [orders.leader_of(*FIRST), orders.leader_of(*SECOND)]
 
 
 async def test_partitions_of_a_topic_that_does_not_appear_are_an_error(orders: EmbeddedCluster) -> None:

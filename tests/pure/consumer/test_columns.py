@@ -36,9 +36,9 @@ def batch(count: int = 3, **columns: object) -> Batch:
 
 
 def test_an_arrow_batch_has_the_schema_of_sparks_own_source() -> None:
-    found = batch().to_arrow(headers=True)
-    found.validate(full=True)
-    assert found.schema == pyarrow.schema(
+    table = batch().to_arrow(headers=True)
+    table.validate(full=True)
+    assert table.schema == pyarrow.schema(
         [
             ("key", pyarrow.binary()),
             ("value", pyarrow.binary()),
@@ -50,14 +50,14 @@ def test_an_arrow_batch_has_the_schema_of_sparks_own_source() -> None:
             ("headers", pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))),
         ]
     )
-    assert found["key"].to_pylist() == [b"k0", None, b"k2"]
-    assert found["value"].to_pylist() == [b"value 0", b"value 1", b""]
-    assert found["topic"].to_pylist() == ["orders"] * 3
-    assert found["partition"].to_pylist() == [7] * 3
-    assert found["offset"].to_pylist() == [10, 11, 12]
-    assert found["timestamp"].cast(pyarrow.int64()).to_pylist() == [(NOW + number) * 1000 for number in range(3)]
-    assert found["timestampType"].to_pylist() == [0, 0, 0]
-    assert found["headers"].to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, None]
+    assert table["key"].to_pylist() == [b"k0", None, b"k2"]
+    assert table["value"].to_pylist() == [b"value 0", b"value 1", b""]
+    assert table["topic"].to_pylist() == ["orders"] * 3
+    assert table["partition"].to_pylist() == [7] * 3
+    assert table["offset"].to_pylist() == [10, 11, 12]
+    assert table["timestamp"].cast(pyarrow.int64()).to_pylist() == [(NOW + number) * 1000 for number in range(3)]
+    assert table["timestampType"].to_pylist() == [0, 0, 0]
+    assert table["headers"].to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, None]
 
 
 def test_only_the_selected_columns_are_made_in_their_order() -> None:
@@ -68,8 +68,8 @@ def test_only_the_selected_columns_are_made_in_their_order() -> None:
 
 @pytest.mark.parametrize("timestamps", [[-1, NOW, 0], [-1, -1, -1], [0, -2, -NOW]])
 def test_a_missing_timestamp_is_null_and_one_before_1970_is_kept(timestamps: list[int]) -> None:
-    found = batch(timestamps=timestamps).to_arrow(["timestamp"])["timestamp"].cast(pyarrow.int64()).to_pylist()
-    assert found == [None if time == -1 else time * 1000 for time in timestamps]
+    column = batch(timestamps=timestamps).to_arrow(["timestamp"])["timestamp"].cast(pyarrow.int64()).to_pylist()
+    assert column == [None if time == -1 else time * 1000 for time in timestamps]
 
 
 @pytest.mark.parametrize("timestamp", [2**62, 2**63 - 1, -(2**63)])
@@ -79,9 +79,9 @@ def test_a_timestamp_that_does_not_fit_into_microseconds_is_an_error_that_names_
 
 
 def test_an_empty_batch_is_an_empty_arrow_batch() -> None:
-    found = batch(0).to_arrow(headers=True)
-    found.validate(full=True)
-    assert found.num_rows == 0
+    table = batch(0).to_arrow(headers=True)
+    table.validate(full=True)
+    assert table.num_rows == 0
 
 
 def test_offsets_and_timestamps_are_numpy_arrays() -> None:

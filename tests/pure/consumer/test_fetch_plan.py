@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
 from aiokafka_lite.consumer.fetch.plan import FetchPlan, FetchPlanner
-from aiokafka_lite.consumer.partition import AssignedPartition
+from aiokafka_lite.consumer.partition import AssignedPartition, FetchSource
 from aiokafka_lite.consumer.position import ResetStrategy
 from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserver
 from aiokafka_lite.errors import error_for
@@ -22,6 +22,7 @@ from aiokafka_lite.types import TopicPartition
 
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
 FETCH_SIZE, FETCH_MAX = 1_000, 10_000
+OTHER_BROKER = FetchSource(9, lambda: None)
 
 
 def view(count: int, topic_id: bytes = TOPIC_ID, epoch: int = 5) -> ClusterView:
@@ -41,7 +42,7 @@ class Fetched:
         self.states = list(self.subscription)
         for number, state in enumerate(self.states):
             state.seek(100 * number)
-            state.fetch_from(node_id, self.planner.changed)
+            state.fetch_from(self.planner.source)
 
     def plan(self, now: float = 0.0) -> FetchPlan:
         return self.planner.plan(self.view, now)
@@ -51,26 +52,26 @@ class Fetched:
 
     def give(self, state: AssignedPartition, size: int) -> None:
         """Put a batch of about this many bytes into the buffer, as an answer does."""
-        state.buffer.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.buffer.end)), None)
+        state.add(split_batches(encode_batch([(0, None, b"x" * size, ())], base_offset=state.buffer.end)), None)
         self.subscription.update_ready(state)
 
     def pause(self, state: AssignedPartition, paused: bool = True) -> None:
-        self.subscription.change([state], lambda each: setattr(each.position, "paused", paused))
+        self.subscription.change([state], lambda assigned: assigned.pause(paused))
 
 
 def test_a_broker_is_asked_for_its_own_partitions_from_their_fetch_offsets() -> None:
     fetched = Fetched(3)
-    fetched.states[1].fetch_from(2, {})
-    made = fetched.plan()
-    assert {key.partition: target.offset for key, target in made.targets.items()} == {0: 0, 2: 200}
-    assert [target.current_leader_epoch for target in made.targets.values()] == [5, 7]
-    assert (made.count, made.max_bytes, made.has_full_buffers, made.by_name) == (2, FETCH_MAX, False, False)
+    fetched.states[1].fetch_from(OTHER_BROKER)
+    plan = fetched.plan()
+    assert {key.partition: target.offset for key, target in plan.targets.items()} == {0: 0, 2: 200}
+    assert [target.current_leader_epoch for target in plan.targets.values()] == [5, 7]
+    assert (plan.count, plan.max_bytes, plan.has_full_buffers, plan.by_name) == (2, FETCH_MAX, False, False)
 
 
 def test_a_partition_that_moves_to_another_broker_leaves_the_plan() -> None:
     fetched, other = Fetched(2), FetchPlanner(2, FETCH_MAX)
     fetched.plan()
-    fetched.states[0].fetch_from(2, other.changed)
+    fetched.states[0].fetch_from(other.source)
     assert (fetched.asked(), fetched.plan().count) == ([1], 1)
     assert [key.partition for key in other.plan(fetched.view, 0.0).targets] == [0]
 
@@ -80,9 +81,9 @@ def test_partitions_with_enough_data_are_left_out_until_half_is_read() -> None:
     fetched.give(fetched.states[0], 300)
     assert fetched.asked() == [0, 1]
     fetched.give(fetched.states[0], 300)
-    made = fetched.plan()
-    assert [key.partition for key in made.targets] == [1]
-    assert made.has_full_buffers
+    plan = fetched.plan()
+    assert [key.partition for key in plan.targets] == [1]
+    assert plan.has_full_buffers
     fetched.pause(fetched.states[0])
     assert not fetched.plan().has_full_buffers  # it is not read, so it needs no data soon
     fetched.pause(fetched.states[0], paused=False)
@@ -112,8 +113,8 @@ def test_a_partition_that_cannot_be_read_now_is_not_fetched(hinder) -> None:
 def test_a_partition_is_fetched_again_at_the_end_of_its_backoff() -> None:
     fetched = Fetched(1)
     fetched.states[0].back_off(10.0)
-    made = fetched.plan(now=9.9)
-    assert (made.targets, made.retry_at) == ({}, 10.0)
+    plan = fetched.plan(now=9.9)
+    assert (plan.targets, plan.retry_at) == ({}, 10.0)
     assert fetched.asked(now=10.0) == [0]
     assert fetched.plan(now=10.0).retry_at is None
 
@@ -145,11 +146,11 @@ def test_buffered_bytes_reduce_the_bytes_that_are_asked_for() -> None:
     fetched.give(second, 7_000)
     assert fetched.plan().targets == {}  # no room, and reading continues
     fetched.pause(second)
-    made = fetched.plan()  # no room, and only this partition can continue
-    assert ([key.partition for key in made.targets], made.max_bytes) == ([2], 1)
+    plan = fetched.plan()  # no room, and only this partition can continue
+    assert ([key.partition for key in plan.targets], plan.max_bytes) == ([2], 1)
     fetched.subscription.assign([])
-    made = fetched.plan()
-    assert (made.count, made.max_bytes) == (0, FETCH_MAX)
+    plan = fetched.plan()
+    assert (plan.count, plan.max_bytes) == (0, FETCH_MAX)
 
 
 def test_partitions_of_a_preferred_follower_expire_while_they_are_fetched_from_it() -> None:
@@ -159,7 +160,7 @@ def test_partitions_of_a_preferred_follower_expire_while_they_are_fetched_from_i
     fetched.plan()
     assert fetched.planner.expired_followers(9.9) == []
     assert fetched.planner.expired_followers(10.0) == fetched.states[:2]
-    fetched.states[0].fetch_from(1, {})
+    fetched.states[0].fetch_from(OTHER_BROKER)
     fetched.plan()
     assert fetched.planner.expired_followers(10.0) == [fetched.states[1]]
 
@@ -192,9 +193,9 @@ def test_a_topic_that_was_created_again_is_another_key() -> None:
     fetched.planner.session.answered(7)
     fetched.view = view(1, topic_id=OTHER_ID)
     fetched.plan()
-    asked = fetched.planner.session.next()
-    assert [key.topic_id for key in asked.send] == [OTHER_ID]
-    assert [key.topic_id for key in asked.forget] == [TOPIC_ID]
+    request = fetched.planner.session.next()
+    assert [key.topic_id for key in request.send] == [OTHER_ID]
+    assert [key.topic_id for key in request.forget] == [TOPIC_ID]
     assert fetched.planner.find("", TOPIC_ID, 0) is None
 
 
@@ -203,14 +204,14 @@ def test_a_partition_that_was_assigned_again_is_another_one() -> None:
     fetched.plan()
     fetched.subscription.assign([])
     (again,) = fetched.subscription.extend(
-        [TopicPartition("orders", 0)], lambda assigned: assigned.fetch_from(1, fetched.planner.changed)
+        [TopicPartition("orders", 0)], lambda assigned: assigned.fetch_from(fetched.planner.source)
     )
     again.seek(50)
-    made = fetched.plan()
-    assert ([target.offset for target in made.targets.values()], made.count) == ([50], 1)
-    found = fetched.planner.find("", TOPIC_ID, 0)
-    assert found is not None
-    assert found.assigned is again
+    plan = fetched.plan()
+    assert ([target.offset for target in plan.targets.values()], plan.count) == ([50], 1)
+    planned = fetched.planner.find("", TOPIC_ID, 0)
+    assert planned is not None
+    assert planned.assigned is again
 
 
 def test_an_answer_costs_the_partitions_that_it_concerns_however_many_are_idle() -> None:
@@ -237,10 +238,10 @@ def test_an_idle_partition_takes_at_most_a_kilobyte() -> None:
         fetched.planner.session.next()
         fetched.planner.session.answered(7)
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
+        memory, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken / 2_000 - of_metadata < 1_024
+    assert memory / 2_000 - of_metadata < 1_024
 
 
 STEPS = st.tuples(
@@ -272,7 +273,7 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str,
             case "resume":
                 fetched.pause(state, paused=False)
             case "seek":
-                fetched.subscription.change([state], lambda each: each.seek(50), moves=True)
+                fetched.subscription.change([state], lambda assigned: assigned.seek(50), moves=True)
             case "back off":
                 state.back_off(now + 3.0)
             case "fail":
@@ -280,20 +281,20 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str,
             case "reset":
                 state.reset_by(ResetStrategy.LATEST)
             case "leave":
-                state.fetch_from(2, None)
+                state.fetch_from(None)
             case "come":
-                state.fetch_from(1, fetched.planner.changed)
+                if state.source is None:
+                    state.fetch_from(fetched.planner.source)
         if not data.draw(st.booleans()):
             continue
         kept, again = fetched.plan(now), FetchPlanner(1, FETCH_MAX)
-        for each in fetched.states:
-            if each.node_id == 1:
-                each.replanned = again.changed
-        again.changed.update((state, None) for state in fetched.states if state.node_id == 1)
-        made = again.plan(fetched.view, now)
-        for each in fetched.states:
-            if each.node_id == 1:
-                each.replanned = fetched.planner.changed
-        assert dict(kept.targets) == dict(made.targets)
+        states = [state for state in fetched.states if state.source is not None]
+        for state in states:
+            state.source = again.source
+            again.source.changed[state] = None
+        expected = again.plan(fetched.view, now)
+        for state in states:
+            state.source = fetched.planner.source
+        assert dict(kept.targets) == dict(expected.targets)
         for name in ("count", "max_bytes", "has_full_buffers", "has_backlog", "by_name", "retry_at"):
-            assert getattr(kept, name) == getattr(made, name), name
+            assert getattr(kept, name) == getattr(expected, name), name

@@ -10,37 +10,37 @@ from aiokafka_lite.consumer.fetch.session import EPOCH_MAX, FetchSession, Sessio
 from aiokafka_lite.errors import ErrorCode
 
 
-def request(session: FetchSession[str, int], wanted: dict[str, int]) -> SessionRequest[str, int]:
+def request(session: FetchSession[str, int], targets: dict[str, int]) -> SessionRequest[str, int]:
     """Return the next request, if exactly ``wanted`` is to be fetched."""
-    for key in [key for key in session.wanted if key not in wanted]:
+    for key in [key for key in session.wanted if key not in targets]:
         session.drop(key)
-    for key, value in wanted.items():
+    for key, value in targets.items():
         session.want(key, value)
     return session.next()
 
 
-def established(wanted: dict[str, int]) -> FetchSession[str, int]:
+def established(targets: dict[str, int]) -> FetchSession[str, int]:
     """Return a session with id 7 in which the broker remembers ``wanted``."""
     session: FetchSession[str, int] = FetchSession()
-    request(session, wanted)
+    request(session, targets)
     session.answered(7)
     return session
 
 
 def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
     session: FetchSession[str, int] = FetchSession()
-    asked = request(session, {"a": 1, "b": 2})
-    assert (asked.session_id, asked.epoch, asked.full) == (0, 0, True)
-    assert list(asked.send.items()) == [("a", 1), ("b", 2)]
-    assert asked.forget == ()
+    next_request = request(session, {"a": 1, "b": 2})
+    assert (next_request.session_id, next_request.epoch, next_request.full) == (0, 0, True)
+    assert list(next_request.send.items()) == [("a", 1), ("b", 2)]
+    assert next_request.forget == ()
 
 
 def test_later_requests_name_only_what_changed() -> None:
     session = established({"a": 1, "b": 2, "c": 3})
-    asked = request(session, {"a": 1, "b": 5, "d": 4})
-    assert (asked.session_id, asked.epoch) == (7, 1)
-    assert asked.send == {"b": 5, "d": 4}
-    assert asked.forget == ("c",)
+    next_request = request(session, {"a": 1, "b": 5, "d": 4})
+    assert (next_request.session_id, next_request.epoch) == (7, 1)
+    assert next_request.send == {"b": 5, "d": 4}
+    assert next_request.forget == ("c",)
     session.answered(7)
     assert request(session, {"a": 1, "b": 5, "d": 4}).send == {}
 
@@ -48,8 +48,8 @@ def test_later_requests_name_only_what_changed() -> None:
 def test_a_broker_without_sessions_always_gets_full_requests() -> None:
     session: FetchSession[str, int] = FetchSession()
     for _ in range(3):
-        asked = request(session, {"a": 1})
-        assert (asked.session_id, asked.epoch, asked.send) == (0, 0, {"a": 1})
+        next_request = request(session, {"a": 1})
+        assert (next_request.session_id, next_request.epoch, next_request.send) == (0, 0, {"a": 1})
         session.answered(0)
 
 
@@ -66,8 +66,8 @@ def test_a_change_while_a_request_is_in_flight_is_in_the_next_request() -> None:
     session.drop("b")
     session.want("a", 6)
     session.answered(7)
-    asked = session.next()
-    assert (asked.send, asked.forget) == ({"a": 6}, ("b",))
+    next_request = session.next()
+    assert (next_request.send, next_request.forget) == ({"a": 6}, ("b",))
 
 
 def test_an_incremental_request_looks_at_the_changed_partitions_only() -> None:
@@ -88,8 +88,8 @@ def test_an_incremental_request_looks_at_the_changed_partitions_only() -> None:
     Counted.compared = 0
     session.want(3, Counted(4))
     session.drop(5)
-    asked = session.next()
-    assert (asked.send, asked.forget) == ({3: 4}, (5,))
+    next_request = session.next()
+    assert (next_request.send, next_request.forget) == ({3: 4}, (5,))
     assert Counted.compared <= 5
 
 
@@ -106,8 +106,8 @@ def test_an_error_of_the_session_leads_to_a_full_request(error: ErrorCode, sessi
     session = established({"a": 1})
     request(session, {"a": 1})
     session.answered(0, error)
-    asked = request(session, {"a": 1})
-    assert (asked.session_id, asked.epoch, asked.send) == (session_id, 0, {"a": 1})
+    next_request = request(session, {"a": 1})
+    assert (next_request.session_id, next_request.epoch, next_request.send) == (session_id, 0, {"a": 1})
 
 
 def test_an_answer_with_another_session_id_leads_to_a_full_request() -> None:
@@ -121,8 +121,8 @@ def test_a_lost_answer_replaces_the_session() -> None:
     session = established({"a": 1})
     request(session, {"a": 2})
     session.lost()
-    asked = request(session, {"a": 2})
-    assert (asked.session_id, asked.epoch, asked.send) == (7, 0, {"a": 2})
+    next_request = request(session, {"a": 2})
+    assert (next_request.session_id, next_request.epoch, next_request.send) == (7, 0, {"a": 2})
     session.answered(9)
     assert (session.session_id, session.epoch) == (9, 1)
 
@@ -152,13 +152,13 @@ class Broker:
             return self.next_id, ErrorCode.NONE
         if session_id not in self.sessions:
             return 0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        expected, known = self.sessions[session_id]
+        expected, remembered = self.sessions[session_id]
         if epoch != expected:
             return 0, ErrorCode.INVALID_FETCH_SESSION_EPOCH
         for key in forget:
-            del known[key]  # to forget an unknown partition is an error of the client
-        known.update(send)
-        self.sessions[session_id] = (expected + 1, known)
+            del remembered[key]  # to forget an unknown partition is an error of the client
+        remembered.update(send)
+        self.sessions[session_id] = (expected + 1, remembered)
         return session_id, ErrorCode.NONE
 
 
@@ -173,16 +173,18 @@ class Broker:
 )
 def test_broker_and_client_agree_whichever_answers_are_lost(steps: list[tuple[dict[str, int], str]]) -> None:
     broker, session = Broker(), FetchSession[str, int]()
-    for wanted, outcome in steps:
+    for targets, outcome in steps:
         if outcome == "evicted":
             broker.sessions.clear()
-        asked = request(session, wanted)
+        next_request = request(session, targets)
         if outcome == "lost before":
             session.lost()
             continue
-        session_id, error = broker.handle(asked.session_id, asked.epoch, asked.send, asked.forget)
+        session_id, error = broker.handle(
+            next_request.session_id, next_request.epoch, next_request.send, next_request.forget
+        )
         if error is ErrorCode.NONE:
-            assert broker.sessions[session_id][1] == wanted
+            assert broker.sessions[session_id][1] == targets
         if outcome == "lost after":
             session.lost()
         else:

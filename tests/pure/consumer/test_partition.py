@@ -197,10 +197,10 @@ def test_a_failure_is_raised_after_the_records_that_were_fetched_before_it() -> 
 def test_a_paused_partition_keeps_its_data_and_is_not_readable() -> None:
     state = at(0)
     state.buffer.add(batches(batch(0, 2)), None)
-    state.position.paused = True
+    state.paused = True
     assert not state.readable
     assert state.buffer.has_data
-    state.position.paused = False
+    state.paused = False
     assert offsets(state) == [0, 1]
 
 
@@ -280,7 +280,7 @@ def test_transactions_are_filtered_as_by_a_simple_model(data: st.DataObject) -> 
     state, got, start = at(0), [], 0
     while start < len(log):  # each batch takes one offset; an answer holds some, and lists what overlaps it
         end = data.draw(st.integers(start + 1, len(log)))
-        listed = [each for each, ended in aborted if each.first_offset < end and ended >= start]
+        listed = [transaction for transaction, ended in aborted if transaction.first_offset < end and ended >= start]
         state.buffer.add(batches(*log[start:end]), AbortedTransactions(data.draw(st.permutations(listed))))
         got += offsets(state)
         start = end
@@ -292,19 +292,19 @@ def test_every_record_is_delivered_once_however_it_is_taken(sizes: list[int], da
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     state = at(0)
     state.buffer.add(batches(*(batch(start, size) for start, size in zip(starts, sizes))), None)
-    taken: list[int] = []
+    delivered: list[int] = []
     while (chunk := state.next_chunk(check_crc=True, max_size=MAX_SIZE)) is not None:
         count = data.draw(st.integers(1, 5))
         if data.draw(st.booleans()):
-            taken += [record.offset for record in itertools.islice(chunk.iterate(), count)]
+            delivered += [record.offset for record in itertools.islice(chunk.iterate(), count)]
         else:
-            taken += chunk.offsets[chunk.advance(count)]
-        assert state.offset == len(taken)
+            delivered += chunk.offsets[chunk.advance(count)]
+        assert state.offset == len(delivered)
         if data.draw(st.booleans()):
             state.drop_buffer()
-            left = [batch(start, size) for start, size in zip(starts, sizes) if start + size > len(taken)]
-            state.buffer.add(batches(*left), None)
-    assert taken == list(range(sum(sizes)))
+            remaining = [batch(start, size) for start, size in zip(starts, sizes) if start + size > len(delivered)]
+            state.buffer.add(batches(*remaining), None)
+    assert delivered == list(range(sum(sizes)))
 
 
 def test_a_batch_of_many_records_is_decoded_in_chunks() -> None:

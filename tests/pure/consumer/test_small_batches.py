@@ -240,15 +240,15 @@ def test_every_visible_record_is_delivered_once_if_the_batches_are_packed_again(
         end += size
     state = fetched(*log, aborted=AbortedTransactions([AbortedTransaction(producer_id=1, first_offset=0)]))
     total, unpacked = state.buffer.bytes, 0
-    taken: list[int] = []
+    delivered: list[int] = []
     while (chunk := next_chunk(state)) is not None:
-        taken += chunk.offsets[chunk.advance(data.draw(st.integers(1, 6)))]
+        delivered += chunk.offsets[chunk.advance(data.draw(st.integers(1, 6)))]
         if data.draw(st.booleans()):
             state.buffer.pack()
-            assert taken[-1] < state.offset <= min(visible[len(taken) :], default=end)
+            assert delivered[-1] < state.offset <= min(visible[len(delivered) :], default=end)
             assert state.buffer.consumed_bytes + state.buffer.bytes == total
             assert state.buffer.has_data or state.offset == state.buffer.end == end
         assert state.buffer.unpacked_bytes >= unpacked, "a counter never falls"
         unpacked = state.buffer.unpacked_bytes
-    assert (taken, state.buffer.consumed) == (visible, len(visible))
+    assert (delivered, state.buffer.consumed) == (visible, len(visible))
     assert state.offset == state.buffer.end == end

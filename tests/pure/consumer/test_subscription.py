@@ -32,7 +32,7 @@ def view(leaders: list[int | None], topic_id: bytes = TOPIC_ID) -> ClusterView:
 
 
 def subscribed(count: int) -> tuple[Subscription, list[AssignedPartition]]:
-    """Partitions of "orders", read from 100 times their number on."""
+    """Return partitions of "orders", read from 100 times their number on."""
     subscription = Subscription(ResetStrategy.EARLIEST, FETCH_SIZE, SubscriptionObserver())
     subscription.assign(TopicPartition("orders", number) for number in range(count))
     for number, state in enumerate(subscription):
@@ -51,9 +51,9 @@ def test_offsets_are_looked_up_at_leaders_and_leaderless_partitions_are_listed()
     states[1].reset_by(ResetStrategy.LATEST)
     states[2].reset_by(ResetStrategy.LATEST)
     states[2].back_off(7.0)
-    made = plan_lookups(subscription, view([2, 3, 1, None]), now=0.0)
-    assert made.by_node == {2: [states[0]], 3: [states[1]]}
-    assert (made.leaderless, made.retry_at) == ([states[3]], 7.0)
+    plan = plan_lookups(subscription, view([2, 3, 1, None]), now=0.0)
+    assert plan.by_node == {2: [states[0]], 3: [states[1]]}
+    assert (plan.leaderless, plan.retry_at) == ([states[3]], 7.0)
     states[0].position.begin_lookup()
     assert plan_lookups(subscription, view([2, 3, 1, None]), now=0.0).by_node == {3: [states[1]]}
 
@@ -73,7 +73,7 @@ def test_readable_partitions_take_turns() -> None:
     assert list(subscription.ready.values()) == states[:2]
     subscription.end_turn(states[0])
     assert list(subscription.ready.values()) == [states[1], states[0]]
-    states[1].position.paused = True
+    states[1].paused = True
     subscription.update_ready(states[1])
     subscription.assign([])
     assert subscription.ready == {}
@@ -127,7 +127,7 @@ def test_each_change_settles_then_reports_then_changes_then_notifies() -> None:
     observer = Recording()
     subscription = observer.subscription
     subscription.assign([FIRST, SECOND])
-    subscription.change(list(subscription), lambda each: each.seek(7), moves=True)
+    subscription.change(list(subscription), lambda assigned: assigned.seek(7), moves=True)
     subscription.remove([FIRST])
     assert observer.steps == [
         ("settle", None),
@@ -145,11 +145,12 @@ def test_a_change_updates_the_turns_and_skips_partitions_that_were_assigned_agai
     observer = Recording()
     subscription = observer.subscription
     (old,) = subscription.extend([FIRST])
-    (new,) = subscription.extend([FIRST], lambda each: each.seek(0))
+    subscription.remove([FIRST])
+    (new,) = subscription.extend([FIRST], lambda assigned: assigned.seek(0))
     give(new, 10)
-    subscription.change([old], lambda each: each.seek(99))
+    subscription.change([old], lambda assigned: assigned.seek(99))
     assert (old.offset, new.offset) == (None, 0)
-    subscription.change([new], lambda each: setattr(each.position, "paused", False))
+    subscription.change([new], lambda assigned: assigned.pause(False))
     assert list(subscription.ready) == [FIRST]
-    subscription.change([new], lambda each: setattr(each.position, "paused", True))
+    subscription.change([new], lambda assigned: assigned.pause(True))
     assert list(subscription.ready) == []

@@ -1,9 +1,9 @@
-"""The group's side of a consumer: it is a member (``Membership``), or only commits (``CommitOnlyGroup``)."""
+"""How a consumer takes part in a group: as a member (``Membership``), or only with commits (``CommitOnlyGroup``)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import KafkaError
 from ...group.events import NO_MEMBER, Identity
@@ -30,11 +30,14 @@ def begin_offsets(offsets: Offsets, subscription: Subscription, partitions: Sequ
                 offsets.begin_at(assigned.partition, assigned.offset)
 
 
-class GroupSide:
-    """The group's offsets, and the tracker of processed records. Owner: the consumer."""
+class Participation:
+    """The group's offsets, and the tracker of processed records. Owner: the consumer.
+
+    It is the ``Marking`` of its offsets.
+    """
 
     offsets: Offsets
-    coordinator: MemberRunner | None = None
+    member_runner: MemberRunner | None = None
     has_assignment: bool = False
     """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 
@@ -44,13 +47,21 @@ class GroupSide:
         self.config = config
         self._interceptors = interceptors
         self.subscription = subscription
+        # Lambdas, because subclasses create ``offsets`` with parts of this object.
         self.tracker: PollTracker = PollTracker(
-            subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll
+            subscription,
+            mark=lambda partition, offset, *, leader_epoch: self.offsets.mark(
+                partition, offset, leader_epoch=leader_epoch
+            ),
+            refuse=lambda partition, offset: self.offsets.refuse(partition, offset),
+            on_poll=self.on_poll,
         )
+        self.collect_marks: Callable[[], None] = self.tracker.collect_marks
+        self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
         self._warned = False
 
     def start(self) -> None:
-        """Start the tasks of the group's side. The consumer's client must be connected."""
+        """Start the tasks. The consumer's client must be connected."""
 
     async def close(self, leave_group: bool | None) -> None:
         """Commit the marked offsets and, as a member, leave.
@@ -116,7 +127,7 @@ class GroupSide:
         lost = self.tracker.lost
         # The partition may be assigned again by now, but this record belongs to the earlier assignment.
         if lost and record.offset <= lost.get(partition, -1):
-            return self._refuse(partition, record.offset + 1)
+            return self.offsets.refuse(partition, record.offset + 1)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 
     async def commit(
@@ -140,13 +151,3 @@ class GroupSide:
         """Record that these offsets are committed."""
         if self._interceptors is not None:
             self._interceptors.on_commit(offsets)
-
-    def collect_marks(self) -> None:
-        """Mark the processed records that are not marked yet."""
-        self.tracker.collect_marks()
-
-    def _mark(self, partition: TopicPartition, offset: int, *, leader_epoch: int | None) -> None:
-        self.offsets.mark(partition, offset, leader_epoch=leader_epoch)
-
-    def _refuse(self, partition: TopicPartition, offset: int) -> bool:
-        return self.offsets.refuse(partition, offset)
