@@ -45,13 +45,14 @@ class SettledRange(NamedTuple):
 def acknowledgement_batches(
     types: Mapping[int, AcknowledgeType], settled: Sequence[SettledRange] = ()
 ) -> list[ShareAcknowledgementBatch]:
-    """Acknowledgements by offset and by range as batches: one for each run of offsets with the same type."""
+    """Return acknowledgements as batches: one for each run of offsets with the same type."""
     runs = _runs(types)
     if not settled:
         return [_batch(*run) for run in runs]
     batches: list[ShareAcknowledgementBatch] = []
     for first, last, kind in sorted([*runs, *settled]):
         previous = batches[-1] if batches else None
+        assert previous is None or previous.last_offset < first, "acknowledged offsets are ascending"
         if previous is not None and previous.last_offset + 1 == first and previous.acknowledge_types == [kind]:
             previous.last_offset = last
         else:
@@ -60,9 +61,7 @@ def acknowledgement_batches(
 
 
 def _runs(types: Mapping[int, AcknowledgeType]) -> list[tuple[int, int, AcknowledgeType]]:
-    """Return the first and the last offset of each run with the same type. The runs are tuples, because there may be
-    many.
-    """
+    """Return the first and the last offset of each run with the same type, as tuples, because there may be many."""
     runs: list[tuple[int, int, AcknowledgeType]] = []
     first, end, of_run = -1, -2, AcknowledgeType.GAP
     for offset in sorted(types):

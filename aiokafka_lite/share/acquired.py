@@ -99,9 +99,9 @@ class AcquiredRecords:
             # The first offset of a compressed message of an old format is known only after decompression.
             first = position if batch.count < 0 else max(position, batch.base_offset)
             self._settle(ranges.within(position, first - 1), AcknowledgeType.GAP)
-            wanted = list(ranges.within(first, batch.last_offset))
-            if wanted:
-                self._batches.append((batch, wanted))
+            of_batch = list(ranges.within(first, batch.last_offset))
+            if of_batch:
+                self._batches.append((batch, of_batch))
             position = max(first, batch.last_offset + 1)
         self._settle(ranges.within(position, ranges.end), AcknowledgeType.RELEASE)
 
@@ -111,18 +111,18 @@ class AcquiredRecords:
 
     def __len__(self) -> int:
         """Return the number of acquired offsets in batches that are not decoded."""
-        return sum(len(each.offsets) for _, wanted in self._batches for each in wanted)
+        return sum(len(offset_range.offsets) for _, ranges in self._batches for offset_range in ranges)
 
     def released(self) -> list[SettledRange]:
         """Return the results that release all acquired offsets in batches that are not decoded."""
-        return _settled(chain.from_iterable(wanted for _, wanted in self._batches), AcknowledgeType.RELEASE)
+        return _settled(chain.from_iterable(ranges for _, ranges in self._batches), AcknowledgeType.RELEASE)
 
     def release_behind(self, keep: float, *, also_redelivered: bool) -> list[SettledRange]:
         """Drop the offsets of the batches behind the first ``keep`` offsets, and return the results that release them.
 
         Redelivered records are dropped only with ``also_redelivered``. Of a batch with both kinds, they stay.
         """
-        kept: deque[tuple[RecordBatch, list[_Range]]] = deque()
+        remaining: deque[tuple[RecordBatch, list[_Range]]] = deque()
         released: list[_Range] = []
         for batch, ranges in self._batches:
             stays = [
@@ -132,31 +132,34 @@ class AcquiredRecords:
             ]
             released += [offset_range for offset_range in ranges if offset_range not in stays]
             if stays:
-                kept.append((batch, stays))
+                remaining.append((batch, stays))
             keep -= sum(len(offset_range.offsets) for offset_range in ranges)
-        self._batches = kept
+        self._batches = remaining
         return _settled(released, AcknowledgeType.RELEASE)
 
     def decode(self) -> DecodedBatch:
         """Decode the next batch."""
-        batch, wanted = self._batches.popleft()
+        batch, ranges = self._batches.popleft()
         try:
-            records, size = self._read(batch, wanted)
+            records, size = self._read(batch, ranges)
         except CorruptRecord as error:
-            return DecodedBatch((), _settled(wanted, AcknowledgeType.REJECT), error)
+            return DecodedBatch((), _settled(ranges, AcknowledgeType.REJECT), error)
         redelivered = 0
-        if any(each.delivery_count > 1 for each in wanted):
+        if any(offset_range.delivery_count > 1 for offset_range in ranges):
             redelivered = sum(record.delivery_count > 1 for record in records)
-        has_gaps = len(records) < sum(len(each.offsets) for each in wanted)
-        return DecodedBatch(records, _gaps(wanted, records) if has_gaps else (), None, size, redelivered)
+        acquired = sum(len(offset_range.offsets) for offset_range in ranges)
+        assert len(records) <= acquired, "a batch has at most one record at each acquired offset"
+        has_gaps = len(records) < acquired
+        return DecodedBatch(records, _gaps(ranges, records) if has_gaps else (), None, size, redelivered)
 
     def _settle(self, ranges: Iterable[_Range], kind: AcknowledgeType) -> None:
         self.settled += _settled(ranges, kind)
 
-    def _read(self, batch: RecordBatch, wanted: Sequence[_Range]) -> tuple[list[ShareRecord], int]:
-        found: list[ShareRecord] = []
+    def _read(self, batch: RecordBatch, ranges: Sequence[_Range]) -> tuple[list[ShareRecord], int]:
+        """Return the records of these offsets, and the approximate number of bytes that they take."""
+        records: list[ShareRecord] = []
         size = batch.size
-        partition, first = self._partition, wanted[0].first
+        partition, first = self._partition, ranges[0].first
         for chunk in decode(partition, batch, None, first, check_crc=self._check_crc, max_size=self._max_size):
             offsets = chunk.offsets
             # Two records at one offset could not be acknowledged separately.
@@ -164,43 +167,44 @@ class AcquiredRecords:
                 raise corrupt(partition, first, "two records of a batch have the same offset", batch)
             if batch.compression is not Compression.NONE:
                 size += sum(map(len, filter(None, chain(chunk.keys, chunk.values))))
-            for each in wanted:
-                some = slice(max(chunk.index, bisect_left(offsets, each.first)), bisect_left(offsets, each.last + 1))
-                found += map(
+            for offset_range in ranges:
+                start = max(chunk.index, bisect_left(offsets, offset_range.first))
+                rows = slice(start, bisect_left(offsets, offset_range.last + 1))
+                records += map(
                     _make_record,
                     zip(
                         repeat(chunk.topic),
                         repeat(chunk.partition),
-                        offsets[some],
-                        chunk.timestamps[some],
+                        offsets[rows],
+                        chunk.timestamps[rows],
                         repeat(chunk.timestamp_type),
-                        chunk.keys[some],
-                        chunk.values[some],
-                        chunk.headers[some],
+                        chunk.keys[rows],
+                        chunk.values[rows],
+                        chunk.headers[rows],
                         repeat(chunk.leader_epoch),
-                        repeat(each.delivery_count),
+                        repeat(offset_range.delivery_count),
                     ),
                 )
-        return found, size
+        return records, size
 
 
 def _settled(ranges: Iterable[_Range], kind: AcknowledgeType) -> list[SettledRange]:
-    return [SettledRange(range_.first, range_.last, kind) for range_ in ranges]
+    return [SettledRange(offset_range.first, offset_range.last, kind) for offset_range in ranges]
 
 
-def _gaps(wanted: Iterable[_Range], records: Iterable[ShareRecord]) -> list[SettledRange]:
+def _gaps(ranges: Iterable[_Range], records: Iterable[ShareRecord]) -> list[SettledRange]:
     """Return the offsets of the ranges that have no record. Both are in the order of their offsets."""
     gaps: list[SettledRange] = []
     present = (record[2] for record in records)
     offset = next(present, None)
-    for each in wanted:
-        first = each.first
-        while offset is not None and offset <= each.last:
+    for offset_range in ranges:
+        first = offset_range.first
+        while offset is not None and offset <= offset_range.last:
             if first < offset:
                 gaps.append(SettledRange(first, offset - 1, AcknowledgeType.GAP))
             first, offset = offset + 1, next(present, None)
-        if first <= each.last:
-            gaps.append(SettledRange(first, each.last, AcknowledgeType.GAP))
+        if first <= offset_range.last:
+            gaps.append(SettledRange(first, offset_range.last, AcknowledgeType.GAP))
     return gaps
 
 
@@ -210,30 +214,30 @@ class _Ranges:
     __slots__ = ("_lasts", "_ranges", "end")
 
     def __init__(self, partition: TopicPartition, acquired: Iterable[ShareAcquiredRecords]) -> None:
-        self._ranges = sorted(_Range(each.first_offset, each.last_offset, each.delivery_count) for each in acquired)
+        self._ranges = sorted(
+            _Range(acquired_range.first_offset, acquired_range.last_offset, acquired_range.delivery_count)
+            for acquired_range in acquired
+        )
         end = -1
-        for range_ in self._ranges:
-            if not end < range_.first <= range_.last:
+        for offset_range in self._ranges:
+            if not end < offset_range.first <= offset_range.last:
                 raise ProtocolError(
-                    f"{partition}: acquired offsets must be ascending and at least 0, got {range_.first} to"
-                    f" {range_.last}" + (f" after offset {end}" if end >= 0 else "")
+                    f"{partition}: acquired offsets must be ascending and at least 0, got {offset_range.first} to"
+                    f" {offset_range.last}" + (f" after offset {end}" if end >= 0 else "")
                 )
-            end = range_.last
+            end = offset_range.last
         self.end = end
-        self._lasts = [range_.last for range_ in self._ranges]
+        self._lasts = [offset_range.last for offset_range in self._ranges]
 
     def within(self, first: int, last: int) -> Iterator[_Range]:
         """Yield the acquired offsets from ``first`` to ``last``; none if ``last`` is before ``first``."""
         if last < first:
             return
         for index in range(bisect_left(self._lasts, first), len(self._ranges)):
-            each = self._ranges[index]
-            if each.first > last:
+            offset_range = self._ranges[index]
+            if offset_range.first > last:
                 return
-            if first <= each.first and each.last <= last:
-                yield each
-            else:
-                yield _Range(max(first, each.first), min(last, each.last), each.delivery_count)
+            yield _Range(max(first, offset_range.first), min(last, offset_range.last), offset_range.delivery_count)
 
 
 def check_acquired(acquired: Sequence[ShareAcquiredRecords]) -> None:
@@ -242,5 +246,8 @@ def check_acquired(acquired: Sequence[ShareAcquiredRecords]) -> None:
         raise ProtocolError(
             f"a broker claims to have acquired {len(acquired):,} ranges, more than {MAX_ACQUIRED_RANGES:,}"
         )
-    if sum(max(0, each.last_offset - each.first_offset + 1) for each in acquired) > MAX_ACQUIRED:
+    if (
+        sum(max(0, acquired_range.last_offset - acquired_range.first_offset + 1) for acquired_range in acquired)
+        > MAX_ACQUIRED
+    ):
         raise ProtocolError(f"a broker claims to have acquired more than {MAX_ACQUIRED:,} records")

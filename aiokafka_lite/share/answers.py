@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..aio.retry import is_refusal
 from ..cluster.client import Client
@@ -36,6 +36,17 @@ class Renewal:
     def fail(self, error: KafkaError) -> None:
         if not self.promise.done():
             self.promise.set_exception(error)
+
+
+class FetchResult(NamedTuple):
+    """What an answer to ShareFetch means for the next request."""
+
+    has_records: bool
+    """Whether there are records, or an error that a read raises."""
+    is_refused: bool
+    """Whether a partition, or acknowledgements, are refused, so that the next request follows after a backoff."""
+    refusal: KafkaError | None
+    """The refusal of a partition that is fetched again."""
 
 
 class ShareAnswers:
@@ -84,14 +95,8 @@ class ShareAnswers:
             raise ProtocolError(f"broker {self._node_id} answered twice for {name}")
         return name
 
-    def fetched(
-        self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float
-    ) -> tuple[bool, bool, KafkaError | None]:
-        """Apply the answer to a ShareFetch.
-
-        Returns whether it has records, whether something was refused, and the refusal of a partition that is fetched
-        again.
-        """
+    def fetched(self, response: ShareFetchResponse, sent: Sequence[Acknowledgements], began: float) -> FetchResult:
+        """Apply the answer to a ShareFetch that carried the acknowledgements ``sent``."""
         acquired = [
             acquired_record
             for topic in response.responses
@@ -102,7 +107,7 @@ class ShareAnswers:
         if acquired:
             self._check_lock(response.acquisition_lock_timeout_ms, began)
         lock = response.acquisition_lock_timeout_ms / 1000
-        some = refused = False
+        has_records = is_refused = False
         refusal: KafkaError | None = None
         now = asyncio.get_running_loop().time()
         results: dict[TopicIdPartition, KafkaError | None] = {}
@@ -117,7 +122,7 @@ class ShareAnswers:
                 error = self._error(name, data.error_code, data.error_message)
                 self._refused.pop(name, None)
                 if error is not None:
-                    refused = True
+                    is_refused = True
                     self._client.request_refresh([name.topic])
                     if is_refusal(error) or may_fetch_again(error):
                         refusal = error
@@ -125,11 +130,12 @@ class ShareAnswers:
                     else:
                         self._on_failure(error)
                 elif data.acquired_records:
-                    some = self._acquire(name, key, data, began, lock, is_first=not some) or some
+                    has_new = self._acquire(name, key, data, began, lock, is_first=not has_records)
+                    has_records = has_new or has_records
         # Settled last, because an acquisition without a result in the whole answer has failed.
-        for each in sent:
-            refused = not self.settle(each, results) or refused
-        return some, refused, refusal
+        for acknowledgements in sent:
+            is_refused = not self.settle(acknowledgements, results) or is_refused
+        return FetchResult(has_records, is_refused, refusal)
 
     def _check_lock(self, milliseconds: int, began: float) -> None:
         """Raise KafkaTimeout if the lock has already ended. Its records would be fetched again without a pause."""
@@ -195,20 +201,20 @@ class ShareAnswers:
         lock_timeout: float,
     ) -> None:
         """Apply the results of renewals; the request went out at the loop's time ``began``."""
-        for each, acquisition in renewals:
+        for renewal, acquisition in renewals:
             error = self.result_of(acquisition, results)
             if error is None and lock_timeout <= 0:
                 what = f"broker {self._node_id} renewed an acquisition lock for {lock_timeout:g} s; it must be > 0"
                 error = ProtocolError(what)
             if error is not None:
-                each.fail(error)
+                renewal.fail(error)
                 continue
             self._counters.renewed += 1
             self._in_flight.renewed(
-                acquisition, each.record.offset, began + lock_timeout, asyncio.get_running_loop().time()
+                acquisition, renewal.record.offset, began + lock_timeout, asyncio.get_running_loop().time()
             )
-            if not each.promise.done():
-                each.promise.set_result(lock_timeout)
+            if not renewal.promise.done():
+                renewal.promise.set_result(lock_timeout)
 
     def kept(
         self, renewals: Sequence[Acknowledgements], results: Results, began: float, lock_timeout: float

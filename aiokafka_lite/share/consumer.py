@@ -17,7 +17,7 @@ from ..serialization.deserializer import Deserializer
 from ..types import K, Names, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
 from .core import ShareCore
-from .deserializing import OnShareDeserializationError
+from .deserializing import OnShareDeserializationError, ShareDeserializing
 from .results import AcknowledgementResult, OnAcknowledged
 from .settings import ShareConsumerSettings, share_options
 
@@ -76,9 +76,7 @@ class ShareConsumer(Component, Generic[K, V]):
             bootstrap_servers,
             group_id,
             settings,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-            on_deserialization_error=on_deserialization_error,
+            deserializing=ShareDeserializing.of(key_deserializer, value_deserializer, on_deserialization_error),
             on_acknowledged=on_acknowledged,
             connector=connector,
             runtime=Runtime(clock),
@@ -121,7 +119,7 @@ class ShareConsumer(Component, Generic[K, V]):
                 return records[0]
 
     async def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[ShareRecord[K, V]]:
-        """Up to ``max_records`` acquired records; if there are none, wait ``timeout`` seconds for some.
+        """Return up to ``max_records`` acquired records; if there are none, wait ``timeout`` seconds for some.
 
         There are fewer if the program would not process as many in half of ``renew_locks_for``, and at most 16 at the
         first read, when its pace is not known.
@@ -134,10 +132,10 @@ class ShareConsumer(Component, Generic[K, V]):
 
     async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
         self._service.check()
-        is_long_ago = self._core.begin_read(max_records)
+        self._core.begin_read(max_records)
         try:
             self._settle_last_read()
-            if is_long_ago:
+            if self._core.pace.must_yield:
                 await asyncio.sleep(0)
             if not self._core.make_ready() and not await self._service.while_running(self._core.wait_ready(timeout)):
                 return []
@@ -147,7 +145,7 @@ class ShareConsumer(Component, Generic[K, V]):
                 return self._core.take(max_records)
             return await self._service.while_running(self._core.take_deserialized(max_records))
         finally:
-            self._core.end_read()
+            self._core.pace.end_read()
 
     def _settle_last_read(self) -> None:
         """Accept the records of the last read, or refuse to read on in explicit mode."""
@@ -184,11 +182,10 @@ class ShareConsumer(Component, Generic[K, V]):
         ``timeout`` seconds (``api_timeout`` by default), and IllegalStateError as ``accept``. Raises BrokerError if the
         lock had expired, or if the group does not allow renewals.
         """
-        check_timeout(timeout)
+        limit = self._core.client.limit(timeout)
         self._service.check()
-        bound = self._bound(timeout)
         place = f"{_checked(record).topic}-{record.partition} at offset {record.offset}"
-        with deadline(bound, lambda: f"the lock of {place} was not renewed within {bound:g} s"):
+        with deadline(limit, lambda: f"the lock of {place} was not renewed within {limit:g} s"):
             return await self._service.while_running(self._core.renew(record))
 
     def commit_nowait(self) -> None:
@@ -206,18 +203,19 @@ class ShareConsumer(Component, Generic[K, V]):
         raise no exception: ``raise_for_refused()`` raises them. Raises KafkaTimeout after ``timeout`` seconds
         (``api_timeout`` by default); then, and if the call is cancelled, the acknowledgements are still sent.
         """
-        check_timeout(timeout)
+        limit = self._core.client.limit(timeout)
         self._service.check()
-        bound = self._bound(timeout)
-        self._core.in_flight.last_error = None
+        in_flight = self._core.in_flight
+        in_flight.last_error = None
+
+        def describe() -> str:
+            cause = "" if in_flight.last_error is None else f"; the last error was: {in_flight.last_error}"
+            return f"acknowledgements had no results within {limit:g} s{cause}"
+
         promises = self._flush()
-        with deadline(bound, lambda: self._late(bound)):
+        with deadline(limit, describe):
             await self._service.while_running(_all(promises))
         return self._core.take_result()
-
-    def _late(self, bound: float) -> str:
-        last = self._core.in_flight.last_error
-        return f"acknowledgements had no results within {bound:g} s" + (f"; the last error was: {last}" if last else "")
 
     def _flush(self) -> list[asyncio.Future[None]]:
         if not self._is_explicit:
@@ -227,9 +225,6 @@ class ShareConsumer(Component, Generic[K, V]):
     def _acknowledge(self, record: ShareRecord[K, V], kind: AcknowledgeType) -> None:
         self._service.check()
         self._core.acknowledge(_checked(record), kind)
-
-    def _bound(self, timeout: float | None) -> float:
-        return self._options.client.api_timeout if timeout is None else timeout
 
     # State of the consumer.
 
@@ -249,7 +244,7 @@ class ShareConsumer(Component, Generic[K, V]):
     def acquisition_lock_timeout(self) -> float | None:
         """The seconds for which a broker locks a record for this consumer; None before the first record."""
         self._service.check_process()
-        return self._core.lock_timeout
+        return self._core.pace.lock_timeout
 
     def metrics(self) -> ShareConsumerMetrics:
         """Return the counters of this consumer so far, and its state now."""
@@ -281,7 +276,7 @@ class ShareConsumer(Component, Generic[K, V]):
         return share_diagnosis(self._service, self._core)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+        """Return the requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
 
         A bootstrap address has a negative id. Call it in the event loop.
         """

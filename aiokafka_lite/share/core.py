@@ -4,7 +4,7 @@ Rules of this file:
 
 1. Records are acquired on demand. A fetcher asks for records only while a read waits and none is buffered, because the
    lock of an acquired record expires while it waits. All fetchers read ``_wants_records``: whether a read waits.
-   ``pace`` limits the number of records that are acquired for a read, and that a read returns.
+   ``program_pace`` limits the number of records that are acquired for a read, and that a read returns.
 2. Batches are decoded when a read takes their records, by ``_decode`` alone, and only as many as it needs.
 3. A read that awaits deserializers takes its records afterwards, in one step without an await. So a cancelled read
    takes none. Records that were lost or released meanwhile are skipped.
@@ -25,12 +25,12 @@ from uuid import UUID
 import anyio
 
 from ..aio.callbacks import in_copy
-from ..aio.pace import Pace
 from ..aio.service import CLOSE_TIMEOUT, Service
 from ..arguments import plural
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Wait
+from ..consumer.refusals import Refusals
 from ..errors import ErrorCode, IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
@@ -39,6 +39,7 @@ from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .member import ShareMember
 from .membership import LEAVE_TIMEOUT, ShareMembership
+from .program_pace import ProgramPace
 from .results import AcknowledgementResult
 from .session import TopicIdPartition
 from .settings import ShareOptions
@@ -53,24 +54,12 @@ logger = logging.getLogger(__name__)
 DECODED_AHEAD = 16 << 20
 """The approximate bytes of records that one read decodes. A larger single batch is decoded as well."""
 
-FIRST = 16
-"""Records of the first read. A program that takes a second for each of them needs half of the default lock."""
-
-LOCK = 30.0
-"""Seconds of a lock until a broker has told its own: ``share.record.lock.duration.ms`` of a new group."""
-
-TURN = 0.02
-"""Seconds that a program takes between two reads, after which a read yields to the event loop: renewals need it."""
-
-SLOW_FOR = 2.0
-"""Locks after which the program no longer counts as slow."""
-
 CLOSE_MARGIN = 0.5
 """Seconds beyond ``fetch_max_wait`` for the answers to the requests under way when the consumer closes."""
 
 
 class ShareCore:
-    """Owner: the ``ShareConsumer`` that ``service`` belongs to."""
+    """Owner: the ``ShareConsumer`` that ``service`` belongs to. It implements ``ShareReading`` for the fetchers."""
 
     def __init__(self, service: Service, options: ShareOptions) -> None:
         self.options = options
@@ -82,8 +71,7 @@ class ShareCore:
         )
         self.in_flight: InFlight = InFlight()
         self.counters: ShareCounters = ShareCounters()
-        self.lock_timeout: float | None = None
-        """The seconds of the last acquisition lock; None before the first record."""
+        self.pace: ProgramPace = ProgramPace(options.share)
         self.membership: ShareMembership = ShareMembership(
             self.client,
             ShareMember(
@@ -98,17 +86,11 @@ class ShareCore:
         self._service = service
         self._fetchers: dict[int, BrokerShareFetcher] = {}
         self._wants_records = False
-        self._is_reading = False
-        self._last_read_at: float | None = None  # the loop's time; None before the start
-        self._max_records = 1  # of the present read
-        self._pace = Pace(FIRST)
         self._expired = 0  # the expired records that were reported
-        self._slow_at: float | None = None  # when records did not reach the program in time; None after a while
-        self._slow = ""
         self._ready = asyncio.Event()
         self._failures: list[Exception] = []  # errors that the next reads raise
-        self._refusals: dict[str, KafkaError] = {}  # by place, the latest ones that no read has raised
-        self.client.outages.on_refusal = self._add_refusal
+        self._refusals = Refusals(self.client.outages.is_ongoing)
+        self.client.outages.on_refusal = self._on_refusal
         self._acknowledged: dict[TopicPartition, int] = {}  # results since the last commit
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
@@ -123,7 +105,7 @@ class ShareCore:
         self.client.on_view_change(self._view_changed)
         self.client.standstill.watch(lambda: repr(self._service), [self._waits])
         self._is_running = True
-        self._last_read_at = asyncio.get_running_loop().time()
+        self.pace.start()
         self._service.start_child(self.membership.run, name="share group member")
 
     @property
@@ -159,7 +141,9 @@ class ShareCore:
         from .metrics import share_consumer_metrics
 
         parts = (self.client, self.membership, self.in_flight, self.counters)
-        return share_consumer_metrics(*parts, last_poll_ago=self.last_poll_ago, lock_timeout=self.lock_timeout)
+        return share_consumer_metrics(
+            *parts, last_poll_ago=self.pace.last_read_ago, lock_timeout=self.pace.lock_timeout
+        )
 
     def _report_metrics(self) -> MetricsReport:
         from .telemetry import share_consumer_report
@@ -202,7 +186,7 @@ class ShareCore:
         if not self._is_running:
             return
         view, names = self.client.view, self._topic_names()
-        wanted: dict[int, dict[TopicIdPartition, TopicPartition]] = {}
+        by_node: dict[int, dict[TopicIdPartition, TopicPartition]] = {}
         unknown = False
         for key in sorted(self.membership.member.assignment):
             name = names.get(key.topic_id)
@@ -210,12 +194,12 @@ class ShareCore:
             if name is None or partition is None or partition.leader is None:
                 unknown = True
             else:
-                wanted.setdefault(partition.leader, {})[key] = TopicPartition(name, key.partition)
+                by_node.setdefault(partition.leader, {})[key] = TopicPartition(name, key.partition)
         if unknown:
             self.client.request_refresh(self.options.topics)
         # The present fetchers come first: a fetcher that loses all its partitions has to end its session.
-        for node_id in [*self._fetchers, *(each for each in wanted if each not in self._fetchers)]:
-            self._fetcher(node_id).want(wanted.get(node_id, {}))
+        for node_id in dict.fromkeys([*self._fetchers, *by_node]):
+            self._fetcher(node_id).want(by_node.get(node_id, {}))
 
     def _fetcher(self, node_id: int) -> BrokerShareFetcher:
         fetcher = self._fetchers.get(node_id)
@@ -227,12 +211,7 @@ class ShareCore:
                 self.membership.member.member_id,
                 self.in_flight,
                 self.counters,
-                wanted_records=self._wanted_records,
-                keep=self._keep,
-                on_slow=self._report_slow,
-                on_records=self._on_records,
-                on_settled=self._on_settled,
-                on_failure=self.raise_once,
+                self,
             )
             self._service.start_child(self._run_fetcher, fetcher, name=f"share fetcher of broker {node_id}")
         return fetcher
@@ -246,94 +225,11 @@ class ShareCore:
 
     # Reading.
 
-    def begin_read(self, max_records: int) -> bool:
-        """Begin a read. Call ``end_read`` afterwards in any case. Raises IllegalStateError while another task reads.
-
-        Returns whether the read should yield to the event loop, because the program may not have done so.
-        """
-        if self._is_reading:
+    def begin_read(self, max_records: int) -> None:
+        """Begin a read. Call ``end_read`` of the pace afterwards. Raises IllegalStateError while another task reads."""
+        may_renew = all(fetcher.may_renew for fetcher in self._fetchers.values())
+        if not self.pace.begin_read(max_records, may_renew=may_renew):
             raise IllegalStateError("another task reads from this share consumer: give each task its own consumer")
-        self._is_reading = True
-        self._max_records = max_records
-        now = asyncio.get_running_loop().time()
-        self._pace.begin_read(now, self._window)
-        return self._last_read_at is not None and now - self._last_read_at > TURN
-
-    def end_read(self) -> None:
-        """End a read, which has returned records or has failed."""
-        self._is_reading = False
-        self._last_read_at = asyncio.get_running_loop().time()
-
-    # The pace of the program, and the locks.
-
-    @property
-    def _window(self) -> float:
-        """Seconds for which the program may have a record: those of a lock, or of its renewals."""
-        if all(fetcher.may_renew for fetcher in self._fetchers.values()):
-            return max(self._lock, self.options.share.renew_locks_for)
-        return self._lock
-
-    @property
-    def _lock(self) -> float:
-        return LOCK if self.lock_timeout is None else self.lock_timeout
-
-    def _wanted_records(self) -> int:
-        if not self._wants_records or self.in_flight.buffered:
-            return 0
-        limit = self.options.share.max_fetch_records
-        most = self._pace.most_acquired(self._max_records, self._lock, limit)
-        # All fetchers acquire records for the same read.
-        return max(1, most // len(self._fetchers)) if most < limit else most
-
-    def _keep(self, node_id: int) -> Kept:
-        now = asyncio.get_running_loop().time()
-        longest = self.options.share.renew_locks_for
-        return self.in_flight.keep(
-            node_id,
-            now,
-            taken_within_lock=self._pace.taken_within(self._lock, now, self._max_records),
-            longest=longest,
-            reads_no_more=self.last_poll_ago >= longest,
-        )
-
-    def _report_expired(self) -> None:
-        if self.in_flight.expired > self._expired:
-            count, self._expired = self.in_flight.expired - self._expired, self.in_flight.expired
-            self._report_slow(f"the locks of {plural(count, 'record')} ended before the program got them")
-
-    def _report_slow(self, what: str) -> None:
-        now = asyncio.get_running_loop().time()
-        is_new = self.slow_reason is None
-        self._slow_at = now
-        seconds = self._pace.seconds_per_record(now)
-        self._slow = f"{what}: it takes {seconds:.3g} s a record, and a lock lasts {self._lock:g} s"
-        if is_new:
-            logger.warning(
-                "share group %s: %s; process records faster or in more consumers, set a lower max_fetch_records, or "
-                "raise share.record.lock.duration.ms of the group",
-                *(self.options.share.group_id, self._slow),
-            )
-
-    @property
-    def slow_reason(self) -> str | None:
-        """What has lately kept records from the program, or kept it from acknowledging them in time; None if nothing.
-
-        The time is that of some locks.
-        """
-        if self._slow_at is None:
-            return None
-        from ..cluster.metrics import loop_time
-
-        return self._slow if loop_time() - self._slow_at <= SLOW_FOR * self._lock else None
-
-    @property
-    def last_poll_ago(self) -> float:
-        """Seconds since the user last asked for records; 0 during a read, and before the start."""
-        if self._is_reading or self._last_read_at is None:
-            return 0.0
-        from ..cluster.metrics import loop_time
-
-        return loop_time() - self._last_read_at
 
     def raise_once(self, error: Exception) -> None:
         """Let the next read raise this error."""
@@ -342,31 +238,20 @@ class ShareCore:
         self._wants_records = False
         self._ready.set()
 
-    def _add_refusal(self, place: str, error: KafkaError) -> None:
-        """Let one read that would have to wait raise this refusal, if it is still ongoing then."""
-        self._refusals[place] = error
+    def _on_refusal(self, place: str, error: KafkaError) -> None:
+        self._refusals.add(place, error)
         self._wants_records = False  # as after ``raise_once``
         self._ready.set()
-
-    @property
-    def _is_refused(self) -> bool:
-        return any(map(self.client.outages.is_ongoing, self._refusals))
-
-    def raise_refusal(self) -> None:
-        """Raise a refusal that is ongoing, and that no read has raised, if no record is buffered."""
-        if not self._refusals or self.in_flight.next(asyncio.get_running_loop().time()) is not None:
-            return
-        while self._refusals:
-            place, error = self._refusals.popitem()
-            if self.client.outages.is_ongoing(place):
-                # One refused login is the error of all requests to its broker.
-                self._refusals = {name: other for name, other in self._refusals.items() if other is not error}
-                raise error.with_traceback(None)
 
     def raise_failure(self) -> None:
         """Raise the oldest error that no read has raised."""
         if self._failures:
             raise self._failures.pop(0)
+
+    def raise_refusal(self) -> None:
+        """Raise a refusal that is ongoing, and that no read has raised, if no record is buffered."""
+        if self.in_flight.next(asyncio.get_running_loop().time()) is None:
+            self._refusals.raise_ongoing()
 
     async def wait_ready(self, timeout: float | None) -> bool:
         """Wait until a record is buffered or an error must be raised. Returns False after ``timeout`` seconds."""
@@ -391,9 +276,11 @@ class ShareCore:
         now = asyncio.get_running_loop().time()
         # One record is enough for a read to return, so no more is decoded here.
         if not self._failures and self.in_flight.next(now) is None:
-            self._report_expired()
+            if self.in_flight.expired > self._expired:
+                count, self._expired = self.in_flight.expired - self._expired, self.in_flight.expired
+                self.report_slow(f"the locks of {plural(count, 'record')} ended before the program got them")
             self._decode(1)
-            return bool(self._failures) or self._is_refused or self.in_flight.next(now) is not None
+            return bool(self._failures) or self._refusals.are_ongoing or self.in_flight.next(now) is not None
         return True
 
     def _decode(self, max_records: int) -> None:
@@ -421,15 +308,15 @@ class ShareCore:
 
     def take(self, max_records: int) -> list[AnyShareRecord]:
         """Return up to ``max_records`` buffered records to the user."""
-        max_records = self._pace.most_returned(max_records)
+        max_records = self.pace.most_returned(max_records)
         if max_records > 1:  # ``make_ready`` has decoded one
             self._decode(max_records)
         records: list[AnyShareRecord] = []
         now = asyncio.get_running_loop().time()
-        for acquisition, some in self.in_flight.peek(max_records, now):
-            self.in_flight.take(acquisition, len(some), now)
-            records += some
-        self._pace.returned(len(records), now)
+        for acquisition, buffered in self.in_flight.peek(max_records, now):
+            self.in_flight.take(acquisition, len(buffered), now)
+            records += buffered
+        self.pace.returned(len(records), now)
         return records
 
     async def take_deserialized(self, max_records: int) -> list[AnyShareRecord]:
@@ -439,15 +326,15 @@ class ShareCore:
         """
         deserializing = self.options.deserializing
         assert deserializing is not None
-        max_records = self._pace.most_returned(max_records)
+        max_records = self.pace.most_returned(max_records)
         self._decode(max_records)
-        found = self.in_flight.peek(max_records, asyncio.get_running_loop().time())
-        made = [(acquisition, some, await deserializing.run(some)) for acquisition, some in found]
+        peeked = self.in_flight.peek(max_records, asyncio.get_running_loop().time())
+        results = [(acquisition, buffered, await deserializing.run(buffered)) for acquisition, buffered in peeked]
         # Nothing is awaited from here on: either all of these records are returned, or none.
         records: list[AnyShareRecord] = []
         now = asyncio.get_running_loop().time()
-        for acquisition, some, result in made:
-            for raw, record in zip(some, result.records):
+        for acquisition, buffered, result in results:
+            for raw, record in zip(buffered, result.records):
                 if not acquisition.is_next(raw):
                     continue  # the record was lost or released meanwhile
                 if record is None:
@@ -456,18 +343,39 @@ class ShareCore:
                 else:
                     self.in_flight.take(acquisition, 1, now)
                     records.append(record)
-            if result.failure is not None and acquisition.is_next(some[len(result.records)]):
-                acquisition.settle_unread(some[len(result.records)], AcknowledgeType.RELEASE)
+            if result.failure is not None and acquisition.is_next(failed := buffered[len(result.records)]):
+                acquisition.settle_unread(failed, AcknowledgeType.RELEASE)
                 self.notify_acknowledged(acquisition)
                 self.raise_once(result.failure)
                 break
         if not records:
             self.raise_failure()
-        self._pace.returned(len(records), now)
+        self.pace.returned(len(records), now)
         return records
 
-    def _on_records(self, lock_timeout: float) -> None:
-        self.lock_timeout = lock_timeout
+    # The calls of the fetchers.
+
+    def wanted_records(self) -> int:
+        if not self._wants_records or self.in_flight.buffered:
+            return 0
+        return self.pace.most_acquired(len(self._fetchers))
+
+    def keep(self, node_id: int) -> Kept:
+        now = asyncio.get_running_loop().time()
+        longest = self.options.share.renew_locks_for
+        return self.in_flight.keep(
+            node_id,
+            now,
+            taken_within_lock=self.pace.taken_within_lock(now),
+            longest=longest,
+            reads_no_more=self.pace.last_read_ago >= longest,
+        )
+
+    def report_slow(self, what: str) -> None:
+        self.pace.report_slow(what)
+
+    def on_records(self, lock_timeout: float) -> None:
+        self.pace.lock_timeout = lock_timeout
         self._wants_records = False
         self._ready.set()
 
@@ -500,7 +408,7 @@ class ShareCore:
         self._acknowledged, self._refused = {}, {}
         return result
 
-    def _on_settled(self, settled: Acknowledgements) -> None:
+    def on_settled(self, settled: Acknowledgements) -> None:
         counts, partition = settled.counts(), settled.acquisition.partition
         if not counts:
             return

@@ -44,9 +44,9 @@ async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        found = await answer
+        response = await answer
     except KafkaError:
         requests.failures += 1
         raise
     requests.latencies.add(loop.time() - began)
-    return found
+    return response

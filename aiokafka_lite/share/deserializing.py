@@ -42,19 +42,24 @@ class ShareDeserializing:
         self._value = None if value is None else as_deserializer("value_deserializer", value)
         self._on_error = on_error
 
+    @classmethod
+    def of(cls, key: object, value: object, on_error: OnShareDeserializationError) -> ShareDeserializing | None:
+        """Return None if records are returned as bytes. Raises ConfigurationError."""
+        return None if key is value is None and on_error == "raise" else cls(key, value, on_error)
+
     async def run(self, records: list[ShareRecord]) -> Deserialized:
         """Deserialize the records in order. Stop at a record whose error must be raised."""
-        made: list[ShareRecord[Any, Any] | None] = []
+        results: list[ShareRecord[Any, Any] | None] = []
         for record in records:
             try:
-                made.append(await self._record(record))
+                results.append(await self._record(record))
             except DeserializationError as error:
                 if self._on_error == "raise" or not concerns_record(error.__cause__ or error):
-                    return Deserialized(made, error)
+                    return Deserialized(results, error)
                 if self._on_error == "reject":
                     logger.warning("rejected a record: %s", error)
-                made.append(record if self._on_error == "raw" else None)
-        return Deserialized(made)
+                results.append(record if self._on_error == "raw" else None)
+        return Deserialized(results)
 
     async def _record(self, record: ShareRecord) -> ShareRecord[Any, Any]:
         key = await self._part("key", self._key, record, record.key)

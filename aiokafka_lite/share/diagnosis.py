@@ -72,24 +72,27 @@ def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis
 
 
 def _partitions(core: ShareCore) -> tuple[SharePartitionReport, ...]:
-    held: dict[TopicPartition, list[Acquisition]] = {each: [] for each in core.assignment}
-    assigned = frozenset(held)
+    acquisitions: dict[TopicPartition, list[Acquisition]] = {partition: [] for partition in core.assignment}
+    assigned = frozenset(acquisitions)
     for acquisition in core.in_flight.acquisitions:
-        held.setdefault(acquisition.partition, []).append(acquisition)
-    return tuple(_partition(core, each, each in assigned, held[each]) for each in sorted(held)[:MOST_SHOWN])
+        acquisitions.setdefault(acquisition.partition, []).append(acquisition)
+    return tuple(
+        _partition(core, partition, partition in assigned, acquisitions[partition])
+        for partition in sorted(acquisitions)[:MOST_SHOWN]
+    )
 
 
 def _partition(
-    core: ShareCore, partition: TopicPartition, is_assigned: bool, held: list[Acquisition]
+    core: ShareCore, partition: TopicPartition, is_assigned: bool, acquisitions: list[Acquisition]
 ) -> SharePartitionReport:
-    topic = core.client.view.topics.get(partition.topic)
-    known = None if topic is None else topic.partition(partition.partition)
+    view = core.client.view.partition(partition)
+    ends_at = min((acquisition.expires_at for acquisition in acquisitions), default=None)
     return SharePartitionReport(
         partition=str(partition),
         is_assigned=is_assigned,
-        leader=None if known is None else known.leader,
-        buffered=sum(each.waiting for each in held),
-        returned=sum(len(each.returned) for each in held),
-        acknowledged=sum(len(each.acknowledged) + sum(len(some.offsets) for some in each.settled) for each in held),
-        lock_ends_in=round(min(each.expires_at for each in held) - loop_time(), 3) if held else None,
+        leader=None if view is None else view.leader,
+        buffered=sum(acquisition.waiting for acquisition in acquisitions),
+        returned=sum(len(acquisition.returned) for acquisition in acquisitions),
+        acknowledged=sum(acquisition.acknowledgements for acquisition in acquisitions),
+        lock_ends_in=None if ends_at is None else round(ends_at - loop_time(), 3),
     )

@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
@@ -30,7 +31,7 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, error_for
 from ..net.connection import Connection, Purpose
-from ..protocol.messages import ShareAcknowledgeRequest
+from ..protocol.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
@@ -47,14 +48,30 @@ FINAL_TIMEOUT = 0.7
 """Seconds for the request that sends the last acknowledgements and closes the session."""
 
 
-class BrokerShareFetcher:
-    """Acquires and acknowledges records at one broker. Owner: the ``ShareCore``, which runs it as a task.
+class ShareReading(Protocol):
+    """What fetchers ask of the consumer for which they fetch, and report to it: ``ShareCore``."""
 
-    ``wanted_records`` returns the number of records to acquire for a read that waits, or 0. ``keep`` decides about the
-    locks of the broker with this id that are half over. ``on_records`` is called when records were acquired,
-    ``on_settled`` with each result of acknowledgements, ``on_failure`` with an error that the next read raises,
-    ``on_slow`` with a sentence about records that do not reach the program, or not within their lock.
-    """
+    def wanted_records(self) -> int:
+        """Return the number of records to acquire at one broker for a read that waits, or 0."""
+
+    def keep(self, node_id: int) -> Kept:
+        """Decide about the locks of this broker that are half over."""
+
+    def on_records(self, lock_timeout: float) -> None:
+        """Wake the read that waits: records were acquired, with locks of so many seconds."""
+
+    def on_settled(self, settled: Acknowledgements) -> None:
+        """Record the result of acknowledgements."""
+
+    def report_slow(self, what: str) -> None:
+        """Report records that do not reach the program, or not within their lock."""
+
+    def raise_once(self, error: Exception) -> None:
+        """Let the next read raise this error."""
+
+
+class BrokerShareFetcher:
+    """Acquires and acknowledges records at one broker. Owner: the ``ShareCore``, which runs it as a task."""
 
     def __init__(
         self,
@@ -64,13 +81,7 @@ class BrokerShareFetcher:
         member_id: str,
         in_flight: InFlight,
         counters: ShareCounters,
-        *,
-        wanted_records: Callable[[], int],
-        keep: Callable[[int], Kept],
-        on_slow: Callable[[str], None],
-        on_records: Callable[[float], None],
-        on_settled: Callable[[Acknowledgements], None],
-        on_failure: Callable[[KafkaError], None],
+        reading: ShareReading,
     ) -> None:
         self.node_id = node_id
         self._client = client
@@ -78,20 +89,22 @@ class BrokerShareFetcher:
         self._member_id = member_id
         self._in_flight = in_flight
         self._counters = counters
-        self._wanted_records = wanted_records
-        self._keep = keep
-        self._on_slow = on_slow
+        self._reading = reading
         self._refuses_renewals = False
         self._has_renewed = False  # whether the broker has renewed a lock
-        self._on_records = on_records
-        self._on_settled = on_settled
         self._answers = ShareAnswers(
-            node_id, client, config, in_flight, counters, on_settled=on_settled, on_failure=on_failure
+            node_id,
+            client,
+            config,
+            in_flight,
+            counters,
+            on_settled=reading.on_settled,
+            on_failure=reading.raise_once,
         )
         self._session = ShareSession()
         self._wanted: Mapping[TopicIdPartition, TopicPartition] = {}
         self._renewals: list[Renewal] = []
-        self._outbox = Outbox(node_id, in_flight, on_settled)
+        self._outbox = Outbox(node_id, in_flight, reading.on_settled)
         self._closing = False
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -151,7 +164,7 @@ class BrokerShareFetcher:
                     await self._acknowledge()
                 elif (keep_at := self._in_flight.keep_at(self.node_id)) is not None and keep_at <= now:
                     await self._keep_locks()
-                elif self._wanted and (max_records := self._wanted_records()):
+                elif self._wanted and (max_records := self._reading.wanted_records()):
                     await self._fetch(max_records)
                 elif self._is_idle:
                     await self._end_session([])
@@ -209,16 +222,15 @@ class BrokerShareFetcher:
             )
             # Taken after the last await before the request, so that acknowledgements that came meanwhile are sent too.
             to_send = self._take()
-            foreign = [each for each in to_send if each.acquisition.key not in self._wanted]
-            if foreign:
+            if any(acknowledgements.acquisition.key not in self._wanted for acknowledgements in to_send):
                 # A fetch would add their partitions to the session again.
                 await self._send_acknowledgements(connection, to_send, [])
                 return
             if not self._session.is_open:
                 self._counters.sessions_opened += 1
-            wanted = dict(self._wanted)
+            session_request = self._session.fetch(dict(self._wanted))
             request = fetch_request(
-                self._config.group_id, self._member_id, self._session.fetch(wanted), self._config, to_send, max_records
+                self._config.group_id, self._member_id, session_request, self._config, to_send, max_records
             )
             began = loop.time()
             self._counters.fetch_requests += 1
@@ -229,20 +241,20 @@ class BrokerShareFetcher:
                     self._report(error_for(code, "fetching records"))
                 await asyncio.sleep(self._backoff.next())
                 return
-            some, refused, refusal = self._answers.fetched(response, to_send, began)
+            result = self._answers.fetched(response, to_send, began)
         except KafkaError as error:
             await self._failed(error, to_send)
             return
-        if refusal is not None:
-            self._report(refusal, logging.INFO)  # normal when the leader moves
+        if result.refusal is not None:
+            self._report(result.refusal, logging.INFO)  # normal when the leader moves
         elif not self._answers.refused_lately:
             for place in (self._place, self._access):
                 self._client.outages.recovered(logger, place, "fetched from broker %s again", self.node_id)
         self._outbox.settled()
-        if some:
+        if result.has_records:
             self._backoff.reset()
-            self._on_records(response.acquisition_lock_timeout_ms / 1000)
-        elif refused or (not to_send and loop.time() - began < self._config.fetch_max_wait / 2):
+            self._reading.on_records(response.acquisition_lock_timeout_ms / 1000)
+        elif result.is_refused or (not to_send and loop.time() - began < self._config.fetch_max_wait / 2):
             await asyncio.sleep(self._backoff.next())
 
     async def _acknowledge(self) -> None:
@@ -265,16 +277,11 @@ class BrokerShareFetcher:
         self, connection: Connection, to_send: list[Acknowledgements], renewals: Sequence[tuple[Renewal, Acquisition]]
     ) -> None:
         began = asyncio.get_running_loop().time()
-        with_renewals = [
-            *to_send,
-            *(Acknowledgements(held, {each.record.offset: AcknowledgeType.RENEW}) for each, held in renewals),
-        ]
-        request = acknowledge_request(
-            self._config.group_id, self._member_id, self._session.acknowledge(), with_renewals
+        of_renewals = (
+            Acknowledgements(acquisition, {renewal.record.offset: AcknowledgeType.RENEW})
+            for renewal, acquisition in renewals
         )
-        self._counters.acknowledge_requests += 1
-        answer = connection.send(request, timeout=self._client.config.request_timeout)
-        response = await counted(self._counters.acknowledges, answer)
+        response = await self._request(connection, self._session.acknowledge(), [*to_send, *of_renewals])
         code = ErrorCode.of(response.error_code)
         if not self._session_continues(code, response.error_message, to_send):
             for renewal, acquisition in renewals:
@@ -282,26 +289,41 @@ class BrokerShareFetcher:
             await asyncio.sleep(self._backoff.next())
             return
         results = self._answers.results(response)
-        again = [each for each in to_send if not self._answers.settle(each, results)]
+        is_repeated = False in [self._answers.settle(acknowledgements, results) for acknowledgements in to_send]
         self._answers.renewed(renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
         self._outbox.settled()
-        if again:
+        if is_repeated:
             await asyncio.sleep(self._backoff.next())
         else:
             self._backoff.reset()
 
+    async def _request(
+        self,
+        connection: Connection,
+        epoch: int,
+        acknowledged: Sequence[Acknowledgements],
+        timeout: float | None = None,
+    ) -> ShareAcknowledgeResponse:
+        """Send a ShareAcknowledge request, and count it."""
+        request = acknowledge_request(self._config.group_id, self._member_id, epoch, acknowledged)
+        self._counters.acknowledge_requests += 1
+        answer = connection.send(request, timeout=timeout or self._client.config.request_timeout)
+        return await counted(self._counters.acknowledges, answer)
+
     async def _keep_locks(self) -> None:
         """Renew the locks of records here and in the program, and release what the program cannot get in time."""
-        kept = self._keep(self.node_id)
-        if kept.released:
-            self._on_slow(f"{plural(kept.released, 'record')} released that the program would have got too late")
+        decision = self._reading.keep(self.node_id)
+        if decision.released:
+            self._reading.report_slow(
+                f"{plural(decision.released, 'record')} released that the program would have got too late"
+            )
             self._outbox.acknowledged(asyncio.get_running_loop().time())
-        if kept.abandoned:
-            self._on_slow(
-                f"the program has had {plural(kept.abandoned, 'record')} for more than "
+        if decision.abandoned:
+            self._reading.report_slow(
+                f"the program has had {plural(decision.abandoned, 'record')} for more than "
                 f"renew_locks_for={self._config.renew_locks_for:g} s, so their locks end"
             )
-        if not kept.renewals:
+        if not decision.renewals:
             return
         try:
             connection = await self._connect()
@@ -310,22 +332,17 @@ class BrokerShareFetcher:
                 self._stop_renewals([], f"broker {self.node_id} renews no locks")
                 return
             began = asyncio.get_running_loop().time()
-            request = acknowledge_request(
-                self._config.group_id, self._member_id, self._session.acknowledge(), kept.renewals
-            )
-            self._counters.acknowledge_requests += 1
-            answer = connection.send(request, timeout=self._client.config.request_timeout)
-            response = await counted(self._counters.acknowledges, answer)
+            response = await self._request(connection, self._session.acknowledge(), decision.renewals)
             code = ErrorCode.of(response.error_code)
             if not self._session_continues(code, response.error_message, []):
                 await asyncio.sleep(self._backoff.next())
                 return
             results = self._answers.results(response)
-            refused = self._answers.kept(kept.renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
+            refused = self._answers.kept(decision.renewals, results, began, response.acquisition_lock_timeout_ms / 1000)
         except KafkaError as error:
             await self._failed(error, [])
             return
-        self._has_renewed = self._has_renewed or len(refused) < len(kept.renewals)
+        self._has_renewed = self._has_renewed or len(refused) < len(decision.renewals)
         final = [
             (acquisition, error)
             for acquisition, error in refused
@@ -351,28 +368,26 @@ class BrokerShareFetcher:
             return
         self._refuses_renewals, self._answers.may_renew = True, False
         self._in_flight.refuse_renewals(self.node_id)
-        self._on_slow(why)
+        self._reading.report_slow(why)
 
     async def _end_session(self, to_send: list[Acknowledgements]) -> None:
         """Close the session with a request that carries these acknowledgements. Never raises a KafkaError."""
         error: KafkaError | None = ConnectionLost(f"broker {self.node_id} did not answer in time", sent=True)
         results: Results = {}
         if self._session.is_open:
-            request = acknowledge_request(self._config.group_id, self._member_id, FINAL, to_send)
             with anyio.move_on_after(FINAL_TIMEOUT):
                 try:
                     connection = await self._connect()
-                    self._counters.acknowledge_requests += 1
-                    answer = connection.send(request, timeout=FINAL_TIMEOUT)
-                    response = await counted(self._counters.acknowledges, answer)
+                    response = await self._request(connection, FINAL, to_send, FINAL_TIMEOUT)
                     code = ErrorCode.of(response.error_code)
                     error = None if code is ErrorCode.NONE else error_for(code, response.error_message or "")
                     results = self._answers.results(response)
                 except KafkaError as failure:
                     error = failure
                     logger.debug("could not close the share session with broker %s: %s", self.node_id, failure)
-        for each in to_send:
-            self._on_settled(replace(each, error=error or self._answers.result_of(each.acquisition, results)))
+        for acknowledgements in to_send:
+            result = error or self._answers.result_of(acknowledgements.acquisition, results)
+            self._reading.on_settled(replace(acknowledgements, error=result))
         # Whatever the answer was, the next request has to open a session.
         self._session.lost()
         self._outbox.settled()
@@ -403,8 +418,8 @@ class BrokerShareFetcher:
             self._counters.sessions_lost += 1
         self._session.lost()
         self._in_flight.lose(self.node_id, error)
-        for each in sent:
-            self._on_settled(replace(each, error=error))
+        for acknowledgements in sent:
+            self._reading.on_settled(replace(acknowledgements, error=error))
         self._take()  # settles the acknowledgements: all of them are lost
         for renewal in self._renewals:
             renewal.fail(error)
@@ -424,11 +439,11 @@ class BrokerShareFetcher:
                 self._report(error)
             elif not may_fetch_again(error):
                 raise error
-            for each in sent:
+            for acknowledgements in sent:
                 if may_acknowledge_again(error):
-                    self._in_flight.put_back(replace(each, error=error))
+                    self._in_flight.put_back(replace(acknowledgements, error=error))
                 else:
-                    self._on_settled(replace(each, error=error))
+                    self._reading.on_settled(replace(acknowledgements, error=error))
             self._outbox.settled()
         else:
             self._client.outages.report(

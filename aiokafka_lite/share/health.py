@@ -14,11 +14,11 @@ def share_health(service: Service, core: ShareCore, *, max_silence: float, max_p
     fatal, transient = [], []
     if max_poll_ago is not None:
         check_wait(max_poll_ago, "max_poll_ago")
-        if core.last_poll_ago > max_poll_ago:
-            fatal.append(f"the program has not asked for records for {core.last_poll_ago:.0f} s")
+        if core.pace.last_read_ago > max_poll_ago:
+            fatal.append(f"the program has not asked for records for {core.pace.last_read_ago:.0f} s")
     state = core.membership.member.state
     if service.state is ServiceState.RUNNING and state is not ShareMemberState.STABLE:
         transient.append(f"it is not a member of its group: {state.name}")
-    if (slow := core.slow_reason) is not None:
+    if (slow := core.pace.slow_reason) is not None:
         transient.append(slow)
     return health_of(service, core.client, max_silence, fatal=fatal, transient=transient)

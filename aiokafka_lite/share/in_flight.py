@@ -115,6 +115,11 @@ class Acquisition:
         return bool(self.acknowledged or self.settled)
 
     @property
+    def acknowledgements(self) -> int:
+        """The number of offsets whose acknowledgements wait for the next request."""
+        return len(self.acknowledged) + sum(len(settled.offsets) for settled in self.settled)
+
+    @property
     def waiting(self) -> int:
         """The number of records that were not returned to the user."""
         return len(self.buffered) + (len(self.unread) if self.unread else 0)
@@ -208,14 +213,14 @@ class Acknowledgements:
     @property
     def offsets(self) -> tuple[int, ...]:
         """The acknowledged records, without offsets that have no record."""
-        settled = [each.offsets for each in self.settled if each.kind is not AcknowledgeType.GAP]
-        return tuple(sorted(chain(self.types, *settled)))
+        ranges = [settled.offsets for settled in self.settled if settled.kind is not AcknowledgeType.GAP]
+        return tuple(sorted(chain(self.types, *ranges)))
 
     def counts(self) -> Counter[AcknowledgeType]:
         """Return the number of acknowledged records by type, without offsets that have no record."""
         counts = Counter(self.types.values())
-        for each in self.settled:
-            counts[each.kind] += len(each.offsets)
+        for settled in self.settled:
+            counts[settled.kind] += len(settled.offsets)
         del counts[AcknowledgeType.GAP]
         return counts
 
@@ -272,9 +277,7 @@ class InFlight:
         return sum(len(acquisition.returned) for acquisition in self._acquisitions)
 
     def next(self, now: float) -> Acquisition | None:
-        """Return the acquisition of the next record for the user, or None. Drops buffered records whose lock has
-        expired.
-        """
+        """Return the acquisition of the next record for the user, or None. Drops records whose lock has expired."""
         for acquisition in self._acquisitions:
             if acquisition.buffered or acquisition.unread:
                 if now >= acquisition.expires_at and not acquisition.is_late:
@@ -296,8 +299,8 @@ class InFlight:
         )
 
     def peek(self, max_records: int, now: float) -> list[tuple[Acquisition, list[ShareRecord]]]:
-        """Up to ``max_records`` records for the user, without returning them."""
-        found: list[tuple[Acquisition, list[ShareRecord]]] = []
+        """Return up to ``max_records`` records for the user, by acquisition. They stay buffered until ``take``."""
+        peeked: list[tuple[Acquisition, list[ShareRecord]]] = []
         # Called for its effect: it drops records whose locks have expired.
         self.next(now)
         for acquisition in self._acquisitions:
@@ -305,13 +308,14 @@ class InFlight:
                 break
             if acquisition.buffered and (now < acquisition.expires_at or acquisition.is_late):
                 records = list(islice(acquisition.buffered, max_records))
-                found.append((acquisition, records))
+                peeked.append((acquisition, records))
                 max_records -= len(records)
-        return found
+        return peeked
 
     def take(self, acquisition: Acquisition, count: int, now: float) -> None:
         """Take the next ``count`` buffered records, which are returned to the user now."""
         buffered, returned = acquisition.buffered, acquisition.returned
+        assert count <= len(buffered), "only buffered records are returned"
         acquisition.returned_at = now
         self.taken += count
         for _ in range(count):
@@ -403,11 +407,11 @@ class InFlight:
 
     def accept_returned(self) -> list[Acquisition]:
         """Accept all returned records. Returns their acquisitions."""
-        some = [acquisition for acquisition in self._acquisitions if acquisition.returned]
-        for acquisition in some:
+        acquisitions = [acquisition for acquisition in self._acquisitions if acquisition.returned]
+        for acquisition in acquisitions:
             acquisition.acknowledged.update(dict.fromkeys(acquisition.returned, AcknowledgeType.ACCEPT))
             acquisition.returned.clear()
-        return some
+        return acquisitions
 
     def release_all(self) -> None:
         """Release the buffered records, and the returned records that are not acknowledged."""
@@ -435,8 +439,7 @@ class InFlight:
         )
 
     def holds_records_of(self, node_id: int) -> bool:
-        """Return whether records of this broker are acquired and not acknowledged, or their acknowledgements not
-        sent."""
+        """Return whether records of this broker are acquired, and their acknowledgements are not sent yet."""
         return any(acquisition.node_id == node_id and not acquisition.is_over for acquisition in self._acquisitions)
 
     def take_acknowledged(self, node_id: int, now: float) -> tuple[list[Acknowledgements], list[Acknowledgements]]:
@@ -448,17 +451,17 @@ class InFlight:
                 types, acquisition.acknowledged = acquisition.acknowledged, {}
                 settled, acquisition.settled = acquisition.settled, []
                 failure = acquisition.failure(now)
-                taken = Acknowledgements(acquisition, types, failure, settled)
-                (to_send if failure is None else failed).append(taken)
+                acknowledgements = Acknowledgements(acquisition, types, failure, settled)
+                (to_send if failure is None else failed).append(acknowledgements)
         self._drop_empty()
         return to_send, failed
 
-    def put_back(self, taken: Acknowledgements) -> None:
+    def put_back(self, refused: Acknowledgements) -> None:
         """Queue acknowledgements that the broker could not apply now, so that they are sent again later."""
-        acquisition, self.last_error = taken.acquisition, taken.error
+        acquisition, self.last_error = refused.acquisition, refused.error
         # A newer acknowledgement of the same offset counts.
-        acquisition.acknowledged = {**taken.types, **acquisition.acknowledged}
-        acquisition.settled += taken.settled
+        acquisition.acknowledged = {**refused.types, **acquisition.acknowledged}
+        acquisition.settled += refused.settled
         if acquisition not in self._acquisitions:
             self._acquisitions.append(acquisition)
 

@@ -60,8 +60,8 @@ class Outbox:
     def take(self, now: float) -> list[Acknowledgements]:
         """Return the acknowledgements of the next request."""
         to_send, failed = self._in_flight.take_acknowledged(self._node_id, now)
-        for each in failed:
-            self._on_settled(each)
+        for acknowledgements in failed:
+            self._on_settled(acknowledgements)
         self.due = None
         self._sent_flushes += self._flushes
         self._flushes = []

@@ -65,9 +65,13 @@ def fetch_request(
         max_records=max_records,
         batch_size=max_records,
         share_acquire_mode=_RECORD_LIMIT if is_strict else 0,
-        topics=[ShareFetchRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
+        topics=[
+            ShareFetchRequestTopic(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic.items()
+        ],
         forgotten_topics_data=[
-            ShareFetchRequestForgottenTopic(topic_id=each, partitions=numbers) for each, numbers in forgotten.items()
+            ShareFetchRequestForgottenTopic(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in forgotten.items()
         ],
     )
 
@@ -85,8 +89,11 @@ def acknowledge_request(
         group_id=group_id,
         member_id=member_id,
         share_session_epoch=epoch,
-        is_renew_ack=any(each.counts()[AcknowledgeType.RENEW] for each in acknowledged),
-        topics=[ShareAcknowledgeRequestTopic(topic_id=each, partitions=parts) for each, parts in by_topic.items()],
+        is_renew_ack=any(acknowledgements.counts()[AcknowledgeType.RENEW] for acknowledgements in acknowledged),
+        topics=[
+            ShareAcknowledgeRequestTopic(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic.items()
+        ],
     )
 
 
@@ -95,9 +102,10 @@ def _batches(
 ) -> Mapping[TopicIdPartition, list[ShareAcknowledgementBatch]]:
     types: dict[TopicIdPartition, dict[int, AcknowledgeType]] = {}
     settled: dict[TopicIdPartition, list[SettledRange]] = {}
-    for each in acknowledged:
-        types.setdefault(each.acquisition.key, {}).update(each.types)
-        settled.setdefault(each.acquisition.key, []).extend(each.settled)
+    for acknowledgements in acknowledged:
+        key = acknowledgements.acquisition.key
+        types.setdefault(key, {}).update(acknowledgements.types)
+        settled.setdefault(key, []).extend(acknowledgements.settled)
     return {key: acknowledgement_batches(types[key], settled[key]) for key in types}
 
 

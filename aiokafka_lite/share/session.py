@@ -53,17 +53,17 @@ class ShareSession:
     """
 
     epoch: int = OPEN
-    _known: dict[TopicIdPartition, None] = field(default_factory=dict)
+    _remembered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         return self.epoch != OPEN
 
-    def fetch(self, wanted: Collection[TopicIdPartition]) -> ShareSessionRequest:
+    def fetch(self, partitions: Collection[TopicIdPartition]) -> ShareSessionRequest:
         """Return the request that makes the broker's session equal to these partitions."""
-        add = tuple(key for key in wanted if key not in self._known)
-        forget = tuple(key for key in self._known if key not in wanted)
-        self._known = dict.fromkeys(wanted)
+        add = tuple(key for key in partitions if key not in self._remembered)
+        forget = tuple(key for key in self._remembered if key not in partitions)
+        self._remembered = dict.fromkeys(partitions)
         return ShareSessionRequest(self.epoch, add, forget)
 
     def acknowledge(self) -> int:
@@ -82,4 +82,4 @@ class ShareSession:
     def lost(self) -> None:
         """Drop the session, because no answer came or the broker has dropped it. The next request opens a session."""
         self.epoch = OPEN
-        self._known = {}
+        self._remembered = {}

@@ -14,7 +14,7 @@ from ..net.connector import Connector, check_connector
 from ..settings.config import ClientConfig, ClientSettings
 from ..types import Names
 from .config import AcknowledgementMode, AcquireMode, ShareConfig
-from .deserializing import OnShareDeserializationError, ShareDeserializing
+from .deserializing import ShareDeserializing
 from .results import OnAcknowledged
 
 
@@ -69,9 +69,7 @@ def share_options(
     group_id: str,
     settings: Mapping[str, object],
     *,
-    key_deserializer: object,
-    value_deserializer: object,
-    on_deserialization_error: OnShareDeserializationError,
+    deserializing: ShareDeserializing | None,
     on_acknowledged: OnAcknowledged | None,
     connector: Connector | None,
     runtime: Runtime,
@@ -90,9 +88,6 @@ def share_options(
     check_connector(connector)
     if on_acknowledged is not None:
         check_function("on_acknowledged", on_acknowledged)
-    deserializing: ShareDeserializing | None = None
-    if key_deserializer is not None or value_deserializer is not None or on_deserialization_error != "raise":
-        deserializing = ShareDeserializing(key_deserializer, value_deserializer, on_deserialization_error)
     return ShareOptions(
         topics=names,
         client=client,

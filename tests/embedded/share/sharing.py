@@ -20,7 +20,7 @@ def share_consumer(cluster: EmbeddedCluster, topic: str = "orders", **settings: 
 
 
 async def begin_at_the_first_record(cluster: EmbeddedCluster) -> None:
-    """Have the group begin with the first record of each partition."""
+    """Let the group begin with the first record of each partition."""
     async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
         changes = {ConfigResource.group(GROUP): {"share.auto.offset.reset": "earliest"}}
         (await admin.configs.alter(changes)).raise_for_errors()
@@ -31,10 +31,10 @@ async def write(cluster: EmbeddedCluster, *values: bytes, topic: str = "orders",
         await cluster.produce(topic, value, partition=partition)
 
 
-async def read(consumer: ShareConsumer, records: int) -> list[ShareRecord]:
+async def read(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
     """Return the next records, exactly this many."""
-    found: list[ShareRecord] = []
+    records: list[ShareRecord] = []
     async with asyncio.timeout(DEADLINE):
-        while len(found) < records:
-            found += await consumer.poll(records - len(found), timeout=1.0)
-    return found
+        while len(records) < count:
+            records += await consumer.poll(count - len(records), timeout=1.0)
+    return records

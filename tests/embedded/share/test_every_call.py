@@ -51,8 +51,8 @@ async def test_a_read_that_is_cancelled_loses_and_accepts_no_record(
     async with share_consumer(cluster, on_acknowledged=note, **settings) as consumer:
 
         async def call() -> None:
-            found = await READS[kind](consumer)
-            returned.extend(record.offset for record in (found if isinstance(found, list) else [found]))
+            records = await READS[kind](consumer)
+            returned.extend(record.offset for record in (records if isinstance(records, list) else [records]))
 
         async def before() -> None:
             nonlocal written

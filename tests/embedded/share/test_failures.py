@@ -143,8 +143,8 @@ async def test_acknowledgements_of_a_lost_connection_fail_and_the_records_come_a
         consumer.accept(first)
         result = await consumer.commit()
         assert isinstance(result.refused[ORDERS], ConnectionLost)
-        found = await read(consumer, 2)
-        assert [(record.offset, record.delivery_count) for record in found] == [(0, 2), (1, 2)]
+        records = await read(consumer, 2)
+        assert [(record.offset, record.delivery_count) for record in records] == [(0, 2), (1, 2)]
         await consumer.commit()
         assert consumer.metrics().sessions_lost == 1
     assert [(offsets, error is None) for _, offsets, error in seen] == [((0, 1), False), ((0, 1), True)]
@@ -224,8 +224,8 @@ async def test_records_that_an_answer_lacks_are_delivered_again(cluster: Embedde
 
     cluster.on(ShareFetchRequest).alter(cut, times=1)
     async with share_consumer(cluster, "jobs") as consumer:
-        found = await read(consumer, 2)
-        assert [(record.value, record.delivery_count) for record in found] == [(b"a", 1), (b"b", 2)]
+        records = await read(consumer, 2)
+        assert [(record.value, record.delivery_count) for record in records] == [(b"a", 1), (b"b", 2)]
 
 
 async def test_a_renewal_that_the_answer_lacks_is_an_error(cluster: EmbeddedCluster) -> None:

@@ -99,10 +99,10 @@ async def test_records_that_cannot_be_used_are_fetched_again_with_pauses(
         assert len(caplog.records) <= 5 * 20
         wrong.remove()
         await cluster.produce("jobs", b"c", partition=0)
-        found: set[bytes | None] = set()
+        values: set[bytes | None] = set()
         async with asyncio.timeout(120):
-            while b"c" not in found:
-                found.update(record.value for record in await consumer.poll(timeout=5.0))
+            while b"c" not in values:
+                values.update(record.value for record in await consumer.poll(timeout=5.0))
 
 
 async def test_a_renewal_of_no_length_is_an_error_and_keeps_the_lock(cluster: EmbeddedCluster) -> None:
@@ -142,9 +142,9 @@ async def test_an_assignment_of_a_topic_that_does_not_exist_is_requested_again(
         await asyncio.sleep(30.0)
         assert not consumer.assignment
         assert wrong.hits <= 60
-        asked = len(cluster.history.of(MetadataRequest))
+        requests = len(cluster.history.of(MetadataRequest))
         await asyncio.sleep(60.0)
-        assert (len(cluster.history.of(MetadataRequest)) - asked >= 10) is any(topic_id)  # or metadata is outdated
+        assert (len(cluster.history.of(MetadataRequest)) - requests >= 10) is any(topic_id)  # or metadata is outdated
         wrong.remove()
         await asyncio.sleep(30.0)
         assert len(consumer.assignment) == 2
@@ -165,11 +165,11 @@ async def test_batches_that_decompress_to_much_are_decoded_when_they_are_read(cl
     async with share_consumer(cluster, "jobs") as consumer:
         tracemalloc.start()
         try:
-            before, found = tracemalloc.get_traced_memory()[0], 0
-            while found < count:
+            before, polled = tracemalloc.get_traced_memory()[0], 0
+            while polled < count:
                 records = await consumer.poll(timeout=10.0)
                 assert all(record.value == bytes(size) for record in records)
-                found += len(records)
+                polled += len(records)
                 del records
             assert tracemalloc.get_traced_memory()[1] - before < 10 * size
         finally:

@@ -44,7 +44,7 @@ class Seen:
 async def jobs(
     count: int = RECORDS, versions: Mapping[int, tuple[int, int]] | None = None, **configs: str
 ) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster with these records in one batch, and a group that begins with the first of them."""
+    """Yield a cluster with these records in one batch, and a group that begins with the first of them."""
     async with EmbeddedCluster(brokers=1, tcp=False, seed=1, config=ClusterConfig(versions=versions)) as cluster:
         await cluster.create_topic("jobs", partitions=1)
         await begin_at_the_first_record(cluster)

@@ -51,8 +51,8 @@ class Member:
     async def coordinator(self) -> Peer:
         first = next(number for number, node in self.cluster.nodes.items() if node.is_running)
         async with Peer(self.cluster, first) as peer:
-            found = await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group]))
-        return Peer(self.cluster, found.coordinators[0].node_id)
+            answer = await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group]))
+        return Peer(self.cluster, answer.coordinators[0].node_id)
 
     async def beat(self, topics: list[str] | None = None) -> m.ShareGroupHeartbeatResponse:
         async with await self.coordinator() as peer:
@@ -104,8 +104,8 @@ class Member:
         """Return the start offset and the lag of ``orders-0`` in this group; -1 if they are unknown."""
         group = m.DescribeShareGroupOffsetsRequestGroup(group_id=self.group, topics=None)
         async with await self.coordinator() as peer:
-            found = await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[group]))
-        partition = found.groups[0].topics[0].partitions[0]
+            answer = await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[group]))
+        partition = answer.groups[0].topics[0].partitions[0]
         return partition.start_offset, partition.lag
 
 

@@ -33,19 +33,17 @@ def share_fetch(
     *batches: Batch,
     partition: int = 0,
     max_records: int = 500,
-    max_wait_ms: int = 200,
     **fields: Any,
 ) -> m.ShareFetchRequest:
     """Read one partition, or, without a topic, the partitions of the session."""
-    wanted = m.ShareFetchRequestPartition(partition_index=partition, acknowledgement_batches=acknowledgements(batches))
-    values = {"min_bytes": 1, "batch_size": max_records, "forgotten_topics_data": []} | fields
+    target = m.ShareFetchRequestPartition(partition_index=partition, acknowledgement_batches=acknowledgements(batches))
+    values = {"min_bytes": 1, "max_wait_ms": 200, "batch_size": max_records, "forgotten_topics_data": []} | fields
     return m.ShareFetchRequest(
         group_id=group,
         member_id=member,
         share_session_epoch=epoch,
-        max_wait_ms=max_wait_ms,
         max_records=max_records,
-        topics=[] if topic_id is None else [m.ShareFetchRequestTopic(topic_id=topic_id, partitions=[wanted])],
+        topics=[] if topic_id is None else [m.ShareFetchRequestTopic(topic_id=topic_id, partitions=[target])],
         **values,
     )
 
@@ -72,7 +70,7 @@ def share_acknowledge(
 
 
 def acquired(response: m.ShareFetchResponse) -> list[tuple[int, int, int]]:
-    """First offset, last offset and delivery count of each range that a member acquired."""
+    """Return first offset, last offset and delivery count of each range that a member acquired."""
     assert response.error_code == ErrorCode.NONE, ErrorCode.of(response.error_code)
     return [
         (acquired_record.first_offset, acquired_record.last_offset, acquired_record.delivery_count)

@@ -83,8 +83,8 @@ async def test_the_group_is_listed_and_deleted_when_it_is_empty(cluster: Embedde
     delete = m.DeleteGroupsRequest(groups_names=["workers"])
     listing = m.ListGroupsRequest(types_filter=["share"])
     async with await member.coordinator() as peer:
-        found = (await peer.ask(listing)).groups
-        assert [(each.group_id, each.group_type, each.group_state) for each in found] == [
+        groups = (await peer.ask(listing)).groups
+        assert [(group.group_id, group.group_type, group.group_state) for group in groups] == [
             ("workers", "share", "Stable")
         ]
         assert (await peer.ask(delete)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP

@@ -267,7 +267,7 @@ def test_the_share_sessions_of_a_broker_have_a_limited_number_of_partitions() ->
     second = sessions.open(("g", "second"), 1)
     with pytest.raises(SessionRefused):
         sessions.update(second, partitions[:1], ())
-    assert [each.partitions == {} for _, each in sessions.of_connection(1)] == [False, True]
+    assert [session.partitions == {} for _, session in sessions.of_connection(1)] == [False, True]
 
 
 async def test_without_the_feature_share_groups_are_unsupported() -> None:
@@ -304,7 +304,7 @@ async def test_a_partition_that_a_later_request_adds_is_answered_once(cluster: E
         first = share_fetch("workers", "first", 0, member.topic_id)
         second = share_fetch("workers", "first", 1, more)
         third = share_fetch("workers", "first", 2, more)
-        answers = [await member.leader.ask(each) for each in (first, second, third)]
+        answers = [await member.leader.ask(request) for request in (first, second, third)]
         named = [[topic.topic_id for topic in answer.responses] for answer in answers]
         assert named == [[member.topic_id], [more], []]
 

@@ -25,32 +25,32 @@ def batch(offset: int, count: int = 1, value: bytes = b"v", compression: Compres
 def acquired(
     *ranges: tuple[int, int] | tuple[int, int, int], data: bytes = b"", max_size: int = 1 << 27
 ) -> AcquiredRecords:
-    made = [
+    acquired_records = [
         ShareAcquiredRecords(
             first_offset=range_[0], last_offset=range_[1], delivery_count=range_[2] if range_[2:] else 1
         )
         for range_ in ranges
     ]
-    return AcquiredRecords(PARTITION, data, made, check_crc=True, max_size=max_size)
+    return AcquiredRecords(PARTITION, data, acquired_records, check_crc=True, max_size=max_size)
 
 
 def decoded(records: AcquiredRecords) -> list[DecodedBatch]:
-    found = []
+    batches = []
     while records:
-        found.append(records.decode())
-    return found
+        batches.append(records.decode())
+    return batches
 
 
 def offsets(records: AcquiredRecords) -> list[int]:
-    return [record.offset for each in decoded(records) for record in each.records]
+    return [record.offset for batch in decoded(records) for record in batch.records]
 
 
 def test_only_acquired_records_are_returned_with_their_delivery_count() -> None:
     records = acquired((1, 2), (4, 5, 3), data=batch(0, 3) + batch(3, 4))
     assert records.released() == [(1, 2, RELEASE), (4, 5, RELEASE)]
     assert len(records) == 4
-    found = [(record.offset, record.delivery_count) for each in decoded(records) for record in each.records]
-    assert found == [(1, 1), (2, 1), (4, 3), (5, 3)]
+    deliveries = [(record.offset, record.delivery_count) for batch in decoded(records) for record in batch.records]
+    assert deliveries == [(1, 1), (2, 1), (4, 3), (5, 3)]
     assert not records.settled
 
 
@@ -72,7 +72,7 @@ def test_offsets_between_batches_are_gaps_and_those_behind_them_are_released() -
 def test_a_range_over_several_batches_has_no_gap_between_them() -> None:
     records = acquired((0, 5), data=batch(0, 2) + batch(2, 2) + batch(4, 2))
     assert records.settled == []
-    assert [list(each.settled) for each in decoded(records)] == [[], [], []]
+    assert [list(batch.settled) for batch in decoded(records)] == [[], [], []]
 
 
 def test_without_batches_everything_is_released() -> None:

@@ -21,23 +21,28 @@ def record(offset: int, delivery_count: int = 1) -> ShareRecord:
 
 
 def in_flight(*records: ShareRecord, node_id: int = NODE, expires_at: float = 30.0) -> InFlight:
-    made = InFlight()
-    made.add(Acquisition(PARTITION, KEY, node_id, expires_at, records))
-    return made
+    in_flight = InFlight()
+    in_flight.add(Acquisition(PARTITION, KEY, node_id, expires_at, records))
+    return in_flight
 
 
 def read(records: InFlight, max_records: int = 100, now: float = 0.0) -> list[ShareRecord]:
-    found = records.peek(max_records, now)
-    for acquisition, some in found:
-        records.take(acquisition, len(some), now)
-    return [each for _, some in found for each in some]
+    peeked = records.peek(max_records, now)
+    for acquisition, buffered in peeked:
+        records.take(acquisition, len(buffered), now)
+    return [record for _, buffered in peeked for record in buffered]
 
 
 def sent(records: InFlight, now: float = 0.0) -> dict[int, AcknowledgeType]:
     to_send, failed = records.take_acknowledged(NODE, now)
     assert not failed
-    found = {offset: kind for each in to_send for offset, kind in each.types.items()}
-    return found | {offset: some.kind for each in to_send for some in each.settled for offset in some.offsets}
+    types = {offset: kind for acknowledgements in to_send for offset, kind in acknowledgements.types.items()}
+    return types | {
+        offset: settled.kind
+        for acknowledgements in to_send
+        for settled in acknowledgements.settled
+        for offset in settled.offsets
+    }
 
 
 def test_a_record_is_returned_once() -> None:
@@ -142,9 +147,9 @@ def test_acknowledgements_that_are_sent_again_do_not_replace_later_ones() -> Non
     records = in_flight(record(0), record(1))
     read(records)
     records.acknowledge(record(0), ACCEPT, 0.0)
-    (taken,), _ = records.take_acknowledged(NODE, 0.0)
+    (acknowledgements,), _ = records.take_acknowledged(NODE, 0.0)
     records.acknowledge(record(1), RELEASE, 0.0)
-    records.put_back(taken)
+    records.put_back(acknowledgements)
     assert sent(records) == {0: ACCEPT, 1: RELEASE}
 
 
@@ -154,8 +159,8 @@ def test_a_renewed_record_has_a_lock_of_its_own() -> None:
     records.renewed(records.find(record(0)), 0, 50.0, now=20.0)
     records.accept_returned()
     to_send, failed = records.take_acknowledged(NODE, 40.0)
-    assert [each.offsets for each in to_send] == [(0,)]
-    assert [each.offsets for each in failed] == [(1,)]
+    assert [acknowledgements.offsets for acknowledgements in to_send] == [(0,)]
+    assert [acknowledgements.offsets for acknowledgements in failed] == [(1,)]
 
 
 def test_a_record_that_was_acknowledged_during_its_renewal_is_sent() -> None:

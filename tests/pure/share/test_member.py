@@ -66,7 +66,7 @@ AFTER = {
 """The state after an answer, for a member that takes part; None: the state stays, and the heartbeat is sent again."""
 
 
-@pytest.mark.parametrize(("state", "code"), list(product(S, AFTER)), ids=lambda each: each.name)
+@pytest.mark.parametrize(("state", "code"), list(product(S, AFTER)), ids=lambda value: value.name)
 def test_every_answer_in_every_state(state: ShareMemberState, code: ErrorCode) -> None:
     member = member_in(state)
     member.answered(answer(code))
@@ -77,7 +77,7 @@ def test_every_answer_in_every_state(state: ShareMemberState, code: ErrorCode) -
     assert member.state is (after if takes_part else state)
 
 
-@pytest.mark.parametrize("state", S, ids=lambda each: each.name)
+@pytest.mark.parametrize("state", S, ids=lambda state: state.name)
 def test_closing_in_every_state(state: ShareMemberState) -> None:
     member = member_in(state)
     member.close()

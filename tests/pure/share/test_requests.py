@@ -35,7 +35,7 @@ A, B = (TopicIdPartition(b"t" * 16, number) for number in range(2))
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False, False),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, False),
     ],
-    ids=lambda each: each.name if isinstance(each, ErrorCode) else "",
+    ids=lambda value: value.name if isinstance(value, ErrorCode) else "",
 )
 def test_which_refusals_are_retried(code: ErrorCode, fetch: bool, acknowledge: bool) -> None:
     error = error_for(code)

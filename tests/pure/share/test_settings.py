@@ -24,6 +24,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("changes, error", WRONG, ids=[str(changes) for changes, _ in WRONG])
 def test_a_wrong_argument_is_refused_by_name(changes: dict[str, Any], error: str) -> None:
-    given: dict[str, Any] = {"topics": ["orders"], "group_id": "billing", **changes}
+    arguments: dict[str, Any] = {"topics": ["orders"], "group_id": "billing", **changes}
     with pytest.raises(ConfigurationError, match=error):
-        ShareConsumer("localhost:9092", **given)
+        ShareConsumer("localhost:9092", **arguments)
