@@ -1,7 +1,12 @@
 """An asyncio-native Apache Kafka client, and an embedded Kafka broker for tests.
 
-This module has the names that most programs need. The others are in ``aiokafka_lite.admin``, ``.producer``,
-``.consumer``, ``.group`` (assignment strategies), ``.share``, ``.errors``, ``.types``, ``.config``, ``.metrics``,
+This module contains the names that most programs need: the clients, their records and results, ``Workers``,
+``FailureTopics`` and ``ExactlyOnce``, and the serializers. Of the errors it contains the four that say whose fault it
+is: ``KafkaError`` is the base of all, ``ConfigurationError`` means a wrong argument, ``BrokerError`` a broker's
+refusal, ``KafkaTimeout`` no answer in time. All others are in ``aiokafka_lite.errors``.
+
+Other names are in ``aiokafka_lite.admin``, ``.producer`` (partitioners, interceptors), ``.consumer`` (rebalance
+listeners, interceptors), ``.group`` (assignment strategies), ``.share``, ``.types``, ``.config``, ``.metrics``,
 ``.embedded`` and ``.testing``. Each name is imported at its first use, so ``import aiokafka_lite`` itself is fast.
 """
 
@@ -10,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiokafka_lite import lazy
-from aiokafka_lite.compiled import COMPILED as COMPILED  # first: it decides which build of all other modules runs
+from aiokafka_lite.compiled import COMPILED  # first: it decides which build of all other modules runs
 from aiokafka_lite.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,45 +25,25 @@ if TYPE_CHECKING:
     from aiokafka_lite.consumer import ConsumerGroup as ConsumerGroup
     from aiokafka_lite.consumer import ConsumerGroupHandler as ConsumerGroupHandler
     from aiokafka_lite.consumer import ConsumerGroupSession as ConsumerGroupSession
-    from aiokafka_lite.consumer import ConsumerInterceptor as ConsumerInterceptor
     from aiokafka_lite.consumer import Deserializer as Deserializer
-    from aiokafka_lite.consumer import IntDeserializer as IntDeserializer
     from aiokafka_lite.consumer import JsonDeserializer as JsonDeserializer
-    from aiokafka_lite.consumer import RebalanceHandle as RebalanceHandle
-    from aiokafka_lite.consumer import RebalanceListener as RebalanceListener
     from aiokafka_lite.consumer import StrDeserializer as StrDeserializer
     from aiokafka_lite.embedded import EmbeddedCluster as EmbeddedCluster
-    from aiokafka_lite.errors import AcknowledgementFailed as AcknowledgementFailed
     from aiokafka_lite.errors import BrokerError as BrokerError
-    from aiokafka_lite.errors import BufferFull as BufferFull
-    from aiokafka_lite.errors import CommitFailed as CommitFailed
     from aiokafka_lite.errors import ConfigurationError as ConfigurationError
-    from aiokafka_lite.errors import ConnectionLost as ConnectionLost
-    from aiokafka_lite.errors import DeserializationError as DeserializationError
-    from aiokafka_lite.errors import ErrorCode as ErrorCode
-    from aiokafka_lite.errors import IllegalStateError as IllegalStateError
     from aiokafka_lite.errors import KafkaError as KafkaError
     from aiokafka_lite.errors import KafkaTimeout as KafkaTimeout
-    from aiokafka_lite.errors import SerializationError as SerializationError
-    from aiokafka_lite.group import CommitResult as CommitResult
     from aiokafka_lite.processing.exactly_once import ExactlyOnce as ExactlyOnce
     from aiokafka_lite.processing.failure_topics import FailureTopics as FailureTopics
     from aiokafka_lite.processing.workers import Workers as Workers
     from aiokafka_lite.producer import Delivery as Delivery
-    from aiokafka_lite.producer import IntSerializer as IntSerializer
     from aiokafka_lite.producer import JsonSerializer as JsonSerializer
-    from aiokafka_lite.producer import Partitioner as Partitioner
     from aiokafka_lite.producer import Producer as Producer
-    from aiokafka_lite.producer import ProducerInterceptor as ProducerInterceptor
-    from aiokafka_lite.producer import ProducerRecord as ProducerRecord
     from aiokafka_lite.producer import Serializer as Serializer
     from aiokafka_lite.producer import StrSerializer as StrSerializer
     from aiokafka_lite.serialization.models import ModelDeserializer as ModelDeserializer
     from aiokafka_lite.serialization.models import ModelSerializer as ModelSerializer
-    from aiokafka_lite.share import AcknowledgementResult as AcknowledgementResult
     from aiokafka_lite.share import ShareConsumer as ShareConsumer
-    from aiokafka_lite.types import GroupMetadata as GroupMetadata
-    from aiokafka_lite.types import Header as Header
     from aiokafka_lite.types import OffsetAndMetadata as OffsetAndMetadata
     from aiokafka_lite.types import Record as Record
     from aiokafka_lite.types import RecordMetadata as RecordMetadata
@@ -70,27 +55,20 @@ else:  # with a __getattr__, a type checker would accept every name
         {
             ".admin": "Admin",
             ".consumer": """
-                Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession ConsumerInterceptor
-                Deserializer IntDeserializer JsonDeserializer RebalanceHandle RebalanceListener StrDeserializer
+                Claim Consumer ConsumerGroup ConsumerGroupHandler ConsumerGroupSession Deserializer JsonDeserializer
+                StrDeserializer
             """,
             ".embedded": "EmbeddedCluster",
-            ".errors": """
-                AcknowledgementFailed BrokerError BufferFull CommitFailed ConfigurationError ConnectionLost
-                DeserializationError ErrorCode IllegalStateError KafkaError KafkaTimeout SerializationError
-            """,
-            ".group": "CommitResult",
+            ".errors": "BrokerError ConfigurationError KafkaError KafkaTimeout",
             ".processing.exactly_once": "ExactlyOnce",
             ".processing.failure_topics": "FailureTopics",
             ".processing.workers": "Workers",
-            ".producer": """
-                Delivery IntSerializer JsonSerializer Partitioner Producer ProducerInterceptor ProducerRecord
-                Serializer StrSerializer
-            """,
+            ".producer": "Delivery JsonSerializer Producer Serializer StrSerializer",
             ".serialization.models": "ModelDeserializer ModelSerializer",
-            ".share": "AcknowledgementResult ShareConsumer",
-            ".types": "GroupMetadata Header OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
+            ".share": "ShareConsumer",
+            ".types": "OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
         },
     )
-    __all__ += ["COMPILED", "__version__"]
+    __all__ += ["__version__"]
 
 __version__ = VERSION

@@ -10,6 +10,15 @@ from enum import IntEnum
 
 from . import arguments
 
+__all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
+]
+
 ANY_NAME = "*"
 """Stands for every resource of a type in a literal pattern, for every host, and in ``User:*`` for every user."""
 CLUSTER_NAME = "kafka-cluster"

@@ -20,6 +20,34 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from .types import TopicPartition
 
+__all__ = [
+    "AcknowledgementFailed",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerError",
+    "BufferFull",
+    "CommitFailed",
+    "ConfigurationError",
+    "ConnectionLost",
+    "CorruptRecord",
+    "DeserializationError",
+    "ErrorCode",
+    "IllegalStateError",
+    "InvalidTopic",
+    "KafkaError",
+    "KafkaTimeout",
+    "NoOffsetForPartition",
+    "OffsetOutOfRange",
+    "ProducerFenced",
+    "ProtocolError",
+    "RecordTooLarge",
+    "SchemaRegistryError",
+    "SerializationError",
+    "TransactionAborted",
+    "UnknownTopic",
+    "UnsupportedVersion",
+]
+
 
 class _Is(Flag):
     PLAIN = 0

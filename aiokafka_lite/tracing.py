@@ -21,6 +21,11 @@ from .version import VERSION
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
+__all__ = [
+    "TracingConsumerInterceptor",
+    "TracingProducerInterceptor",
+]
+
 Attributes = dict[str, str | int | bool]
 AnyRecord = Record[Any, Any] | ShareRecord[Any, Any]
 

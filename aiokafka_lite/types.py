@@ -10,6 +10,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
 
+__all__ = [
+    "Compression",
+    "GroupMetadata",
+    "Header",
+    "IsolationLevel",
+    "Names",
+    "Node",
+    "OffsetAndMetadata",
+    "Record",
+    "RecordMetadata",
+    "ShareRecord",
+    "TimestampType",
+    "TombstoneValue",
+    "TopicPartition",
+]
+
 
 def printable(name: str) -> str:
     """Return a name for logs and errors. Names come from the wire too, and may contain control characters."""

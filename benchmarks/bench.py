@@ -31,6 +31,7 @@ from pathlib import Path
 
 import aiokafka_lite
 from aiokafka_lite.admin import Admin
+from aiokafka_lite.compiled import COMPILED
 from benchmarks.compare import in_turn
 from benchmarks.kafka import apache_kafka, new_topic
 from benchmarks.report import write_charts, write_report
@@ -74,7 +75,7 @@ def ours(label: str, client: str, *, plain: bool = False, uvloop: bool = False) 
     """Return the candidate as built. With ``plain`` also as plain Python, if the two differ."""
     name = f"{OURS} {label}".strip()
     made = [Candidate(name, client)]
-    if plain and aiokafka_lite.COMPILED:
+    if plain and COMPILED:
         made.append(Candidate(f"{name}, plain Python", client, plain=True))
     if uvloop:
         made.append(Candidate(f"{name}, uvloop", client, uvloop=True))
@@ -179,7 +180,7 @@ def run(cell: Cell, candidate: Candidate, servers: str, topic: str) -> dict[str,
         cell.senders,
         candidate.uvloop,
     )
-    environment = dict(os.environ, AIOKAFKA_LITE_PURE="0" if aiokafka_lite.COMPILED and not candidate.plain else "1")
+    environment = dict(os.environ, AIOKAFKA_LITE_PURE="0" if COMPILED and not candidate.plain else "1")
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job))]
     try:
         done = subprocess.run(
@@ -240,7 +241,7 @@ def setup(kafka: str, rounds: int, scale: float) -> dict[str, str]:
     peers = ", ".join(f"{name} {installed(name)}" for name in ("confluent-kafka", "aiokafka", "uvloop"))
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "build": "compiled" if aiokafka_lite.COMPILED else "plain Python",
+        "build": "compiled" if COMPILED else "plain Python",
         "kafka": kafka,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "machine": f"{os.cpu_count()} cores of {platform.machine()}, shared with the broker",

@@ -20,7 +20,8 @@ ROUNDS = 15
 JOB = """
 import asyncio, json, sys, time, logging
 logging.disable(50)
-from aiokafka_lite import BufferFull, Consumer, Producer
+from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.errors import BufferFull
 servers, job, topic = sys.argv[1:]
 VALUE, KEYS = b"x" * 100, [b"key-%d" % n for n in range(1000)]
 

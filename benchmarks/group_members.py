@@ -43,7 +43,8 @@ class Owned:
 
 
 def our_member(owned: Owned, protocol: str, servers: str, topic: str, group: str) -> Any:
-    from aiokafka_lite import Consumer, RebalanceHandle, RebalanceListener, TopicPartition
+    from aiokafka_lite import Consumer, TopicPartition
+    from aiokafka_lite.consumer import RebalanceHandle, RebalanceListener
 
     class Member(RebalanceListener):
         async def run(self) -> None:

@@ -23,8 +23,9 @@ from types import FrameType
 from typing import Any, Self
 
 import aiokafka_lite
-from aiokafka_lite import BufferFull, Producer
+from aiokafka_lite import Producer
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import BufferFull
 
 PACKAGE = os.path.dirname(aiokafka_lite.__file__) + os.sep
 PRODUCER = f"producer{os.sep}"

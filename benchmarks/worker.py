@@ -100,7 +100,7 @@ async def _with_our_producer(job: Job, work: Callable[[Any], Awaitable[None]]) -
 
 async def our_deliveries(job: Job) -> Result:
     """``send_nowait``, and then each record's own delivery is awaited."""
-    from aiokafka_lite import BufferFull
+    from aiokafka_lite.errors import BufferFull
 
     values, count, topic = job.values(), job.count, job.topic
     number = len(values)
@@ -127,7 +127,7 @@ async def our_deliveries(job: Job) -> Result:
 
 async def our_flush(job: Job) -> Result:
     """``send_nowait`` without a look at the deliveries, and ``flush``."""
-    from aiokafka_lite import BufferFull
+    from aiokafka_lite.errors import BufferFull
 
     values, count, topic = job.values(), job.count, job.topic
     number = len(values)

@@ -23,13 +23,13 @@ from aiokafka_lite import (
     Admin,
     Consumer,
     EmbeddedCluster,
-    ErrorCode,
     JsonDeserializer,
     OffsetAndMetadata,
     Producer,
     ShareConsumer,
     TopicPartition,
 )
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FindCoordinatorRequest
 
 Run = Callable[[EmbeddedCluster, str], Awaitable[object]]

@@ -7,8 +7,9 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
-from aiokafka_lite import EmbeddedCluster, ErrorCode, TopicPartition
+from aiokafka_lite import EmbeddedCluster, TopicPartition
 from aiokafka_lite.embedded.log.log import StoredBatch
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.connection import ParsedRequest, encode_response, parse_request
 from aiokafka_lite.protocol.messages import (
     ApiVersion,

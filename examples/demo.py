@@ -13,10 +13,11 @@ from array import array
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from aiokafka_lite import Admin, EmbeddedCluster, Header, Producer, Record
+from aiokafka_lite import Admin, EmbeddedCluster, Producer, Record
 from aiokafka_lite.arguments import plural
 from aiokafka_lite.cli.terminal.run import run
 from aiokafka_lite.cli.terminal.temporary import temporary_topic
+from aiokafka_lite.types import Header
 from demo_group import group_demo
 from demo_results import CHUNK, read_all, show_result
 from demo_spark import check_installed, spark_demo

@@ -17,13 +17,13 @@ from .cluster import (
 )
 from .configs import (
     ConfigChange,
+    ConfigOperation,
     ConfigResource,
+    ConfigResourceType,
     Configs,
     ConfigSource,
     ConfigSynonym,
     ConfigType,
-    Operation,
-    ResourceType,
     Setting,
 )
 from .group_descriptions import (
@@ -80,7 +80,9 @@ __all__ = [
     "Cluster",
     "ClusterDescription",
     "ConfigChange",
+    "ConfigOperation",
     "ConfigResource",
+    "ConfigResourceType",
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
@@ -110,7 +112,6 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "OffsetsOfPartitions",
-    "Operation",
     "PartitionDescription",
     "PartitionLag",
     "ProducerState",
@@ -125,7 +126,6 @@ __all__ = [
     "ReplicaOnDisk",
     "Reset",
     "ResetOffset",
-    "ResourceType",
     "Results",
     "Setting",
     "ShareGroupDescription",

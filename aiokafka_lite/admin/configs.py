@@ -43,7 +43,7 @@ class _Open(IntEnum):
         return cls(number if number in cls._value2member_map_ else 0)
 
 
-class ResourceType(_Open):
+class ConfigResourceType(_Open):
     """A kind of resource with settings."""
 
     UNKNOWN = 0
@@ -89,7 +89,7 @@ class ConfigType(_Open):
     PASSWORD = 9
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """The operation of a change. APPEND and SUBTRACT are for lists."""
 
     SET = 0
@@ -98,13 +98,13 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_OF_BROKERS = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+_OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
 class ConfigResource(NamedTuple):
     """A resource with settings. A broker's name is its id; an empty name means all brokers."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
     def __str__(self) -> str:
@@ -113,21 +113,21 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        return cls(ResourceType.TOPIC, name)
+        return cls(ConfigResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int) -> ConfigResource:
-        return cls(ResourceType.BROKER, str(arguments.whole("broker id", node_id)))
+        return cls(ConfigResourceType.BROKER, str(arguments.whole("broker id", node_id)))
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
         """Return the dynamic settings of all brokers."""
-        return cls(ResourceType.BROKER, "")
+        return cls(ConfigResourceType.BROKER, "")
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
         """Return a group (Kafka 4.0)."""
-        return cls(ResourceType.GROUP, name)
+        return cls(ConfigResourceType.GROUP, name)
 
     @property
     def node_id(self) -> int | None:
@@ -169,21 +169,23 @@ class ConfigChange:
 
     name: str
     value: SettingValue | None = None
-    operation: Operation = Operation.SET
+    operation: ConfigOperation = ConfigOperation.SET
 
     def __repr__(self) -> str:
         value = "***" if self.value is not None and disclosure.may_hold_secret(self.name) else repr(self.value)
         return f"ConfigChange(name={self.name!r}, value={value}, operation={self.operation})"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.operation, Operation):
-            raise TypeError(arguments.must_be("operation", "an Operation such as Operation.SET", self.operation))
-        arguments.text("setting", self.name)
-        if self.operation is Operation.DELETE and self.value is not None:
-            raise ValueError(
-                f"value must be None for Operation.DELETE, got {disclosure.kind(self.value)} for {self.name}"
+        if not isinstance(self.operation, ConfigOperation):
+            raise TypeError(
+                arguments.must_be("operation", "a ConfigOperation such as ConfigOperation.SET", self.operation)
             )
-        if self.operation is not Operation.DELETE:
+        arguments.text("setting", self.name)
+        if self.operation is ConfigOperation.DELETE and self.value is not None:
+            raise ValueError(
+                f"value must be None for ConfigOperation.DELETE, got {disclosure.kind(self.value)} for {self.name}"
+            )
+        if self.operation is not ConfigOperation.DELETE:
             setting_text(self.name, self.value)
 
 
@@ -231,7 +233,7 @@ class Configs:
         return await self._calls.settle("describing settings", wanted, targets, ask, deadline)
 
     async def list(
-        self, types: Iterable[ResourceType] | None = None, *, timeout: float | None = None
+        self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
         """Return the resources of these types, all types if None. Groups and client metrics are listed if they have
         settings.
@@ -240,12 +242,14 @@ class Configs:
         """
         wanted = [] if types is None else arguments.several(types, "types")
         for each in wanted:
-            if not isinstance(each, ResourceType):
-                raise TypeError(arguments.must_be("type", "a ResourceType such as ResourceType.TOPIC", each))
+            if not isinstance(each, ConfigResourceType):
+                raise TypeError(
+                    arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", each)
+                )
 
         async def ask(peer: Peer) -> tuple[ConfigResource, ...]:
             request = ListConfigResourcesRequest(resource_types=list(map(int, wanted)))
-            if wanted == [ResourceType.CLIENT_METRICS]:
+            if wanted == [ConfigResourceType.CLIENT_METRICS]:
                 peer.require(ListConfigResourcesRequest.INTRODUCED, "listing client metrics")
                 if not peer.speaks(ListConfigResourcesRequest.ALL_TYPES):
                     request = ListConfigResourcesRequest()
@@ -255,7 +259,7 @@ class Configs:
             if answer.error_code:
                 raise error_for(answer.error_code, "listing resources with settings")
             return tuple(
-                ConfigResource(ResourceType.of(config_resource.resource_type), config_resource.resource_name)
+                ConfigResource(ConfigResourceType.of(config_resource.resource_type), config_resource.resource_name)
                 for config_resource in answer.config_resources
             )
 
@@ -310,7 +314,7 @@ class Configs:
 def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
     listed: list[Any] = [given] if isinstance(given, ConfigResource) else arguments.several(given, "resources")
     for each in listed:
-        if not isinstance(each, ConfigResource) or not isinstance(each.type, ResourceType):
+        if not isinstance(each, ConfigResource) or not isinstance(each.type, ConfigResourceType):
             raise TypeError(arguments.must_be("resource", "a ConfigResource such as ConfigResource.topic(name)", each))
         name = arguments.text("resource", each.name)
         if name and each.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
@@ -330,7 +334,7 @@ def _changes(given: Changes) -> list[ConfigChange]:
                 raise TypeError(f"change must be a ConfigChange, got {disclosure.kind(each)}")
         return listed
     return [
-        ConfigChange(name, operation=Operation.DELETE) if value is None else ConfigChange(name, value)
+        ConfigChange(name, operation=ConfigOperation.DELETE) if value is None else ConfigChange(name, value)
         for name, value in given.items()
     ]
 
@@ -348,7 +352,7 @@ async def _describe(
     )
     answers: dict[ConfigResource, Mapping[str, Setting] | KafkaError] = {}
     for result in (await peer.send(request)).results:
-        resource = ConfigResource(ResourceType.of(result.resource_type), result.resource_name)
+        resource = ConfigResource(ConfigResourceType.of(result.resource_type), result.resource_name)
         settings = {setting.name: _setting(setting) for setting in result.configs}
         answers[resource] = answer_of(
             result.error_code, f"describing the settings of {resource}", settings, result.error_message
@@ -400,7 +404,7 @@ def _text(change: ConfigChange) -> str | None:
 def _altered(responses: Iterable[Any]) -> dict[ConfigResource, KafkaError | None]:
     answers: dict[ConfigResource, KafkaError | None] = {}
     for response in responses:
-        resource = ConfigResource(ResourceType.of(response.resource_type), response.resource_name)
+        resource = ConfigResource(ConfigResourceType.of(response.resource_type), response.resource_name)
         answers[resource] = answer_of(
             response.error_code, f"changing settings of {resource}", None, response.error_message
         )
@@ -447,11 +451,11 @@ def replaced(
     values = {name: setting.value for name, setting in present.items() if setting.source is source}
     for change in changes:
         match change.operation:
-            case Operation.DELETE:
+            case ConfigOperation.DELETE:
                 values.pop(change.name, None)
-            case Operation.SET:
+            case ConfigOperation.SET:
                 values[change.name] = _text(change)
-            case Operation.APPEND | Operation.SUBTRACT:
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 known = present.get(change.name)
                 values[change.name] = _changed_list(known.value if known else None, change)
     secret = sorted(name for name, value in values.items() if value is None)
@@ -463,13 +467,13 @@ def replaced(
 
 def _own_source(resource: ConfigResource) -> ConfigSource | None:
     """Return the source of the settings that were made for this resource."""
-    if resource.type is ResourceType.BROKER:
+    if resource.type is ConfigResourceType.BROKER:
         return ConfigSource.BROKER if resource.name else ConfigSource.ALL_BROKERS
-    return ConfigSource.TOPIC if resource.type is ResourceType.TOPIC else None
+    return ConfigSource.TOPIC if resource.type is ConfigResourceType.TOPIC else None
 
 
 def _changed_list(present: str | None, change: ConfigChange) -> str:
     parts = [part for part in (present or "").split(",") if part]
     given = [part.strip() for part in (_text(change) or "").split(",")]
     kept = [part for part in parts if part not in given]
-    return ",".join([*kept, *given] if change.operation is Operation.APPEND else kept)
+    return ",".join([*kept, *given] if change.operation is ConfigOperation.APPEND else kept)

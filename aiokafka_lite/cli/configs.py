@@ -131,19 +131,19 @@ def changes(
     settings: Sequence[str], unset: Sequence[str], append: Sequence[str], subtract: Sequence[str]
 ) -> list[ConfigChange]:
     """Return the changes that the options request. Raises ValueError if there is none."""
-    from ..admin import ConfigChange, Operation
+    from ..admin import ConfigChange, ConfigOperation
 
     wanted = [
         ConfigChange(name, value, operation)
         for option, texts, operation in (
-            ("set", settings, Operation.SET),
-            ("append", append, Operation.APPEND),
-            ("subtract", subtract, Operation.SUBTRACT),
+            ("set", settings, ConfigOperation.SET),
+            ("append", append, ConfigOperation.APPEND),
+            ("subtract", subtract, ConfigOperation.SUBTRACT),
         )
         for name, value in names_and_values(option, texts).items()
     ]
     setting_changes(settings, unset)  # raises for a name that is in both
-    wanted += [ConfigChange(name, operation=Operation.DELETE) for name in unset]
+    wanted += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in unset]
     if not wanted:
         raise ValueError("configs alter requires --set, --unset, --append or --subtract")
     return wanted
@@ -151,7 +151,7 @@ def changes(
 
 def resource(kind: str, name: str | None) -> ConfigResource:
     """Return the resource of a kind and a name. Raises ValueError if the name is missing or wrong."""
-    from ..admin import ConfigResource, ResourceType
+    from ..admin import ConfigResource, ConfigResourceType
 
     if kind == ConfigTarget.BROKERS:
         if name is not None:
@@ -162,4 +162,4 @@ def resource(kind: str, name: str | None) -> ConfigResource:
         raise ValueError(f"{kind} requires {'the id of a broker' if is_broker else 'a name'}")
     if is_broker and not name.isdecimal():
         raise ValueError(f"{kind} must be the id of a broker, a number, got {name!r}")
-    return ConfigResource(ResourceType[kind.upper().replace("-", "_")], name)
+    return ConfigResource(ConfigResourceType[kind.upper().replace("-", "_")], name)

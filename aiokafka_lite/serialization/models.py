@@ -16,6 +16,12 @@ from ..errors import ConfigurationError
 from ..extras import extra
 from ..types import Header
 
+__all__ = [
+    "ModelAdapter",
+    "ModelDeserializer",
+    "ModelSerializer",
+]
+
 T = TypeVar("T")
 
 

@@ -17,6 +17,10 @@ from typing import Any, Self
 from .. import disclosure
 from ..errors import ConfigurationError
 
+__all__ = [
+    "TokenProvider",
+]
+
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 

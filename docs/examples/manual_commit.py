@@ -9,7 +9,8 @@ import contextlib
 import os
 import sqlite3
 
-from aiokafka_lite import CommitFailed, Consumer
+from aiokafka_lite import Consumer
+from aiokafka_lite.errors import CommitFailed
 
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 DATABASE = os.environ.get("DATABASE", "purchases.db")

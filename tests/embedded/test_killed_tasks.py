@@ -20,7 +20,6 @@ from aiokafka_lite import (
     ConsumerGroup,
     EmbeddedCluster,
     ExactlyOnce,
-    GroupMetadata,
     KafkaError,
     OffsetAndMetadata,
     Producer,
@@ -28,7 +27,7 @@ from aiokafka_lite import (
     TopicPartition,
     Workers,
 )
-from aiokafka_lite.admin import ConfigResource, OffsetSpec, ResourceType
+from aiokafka_lite.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.otlp import MetricsReport
@@ -45,7 +44,7 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.settings.config import ClientConfig
-from aiokafka_lite.types import Record
+from aiokafka_lite.types import GroupMetadata, Record
 from tests.virtual import in_virtual_time
 from tests.waiting import until
 
@@ -378,7 +377,7 @@ async def test_metrics_that_cannot_be_made_end_no_client(caplog: pytest.LogCaptu
     async with _cluster() as cluster:
         await cluster.create_topic("orders", 2)
         async with Admin(**settings(cluster)) as admin:
-            resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
+            resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, "all")
             await admin.configs.alter({resource: {"metrics": "*", "interval.ms": "1000"}})
         config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers)
         async with Client(config, connector=cluster.connector, report_metrics=report) as client:

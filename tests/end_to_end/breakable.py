@@ -9,10 +9,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from aiokafka_lite import EmbeddedCluster, ErrorCode, KafkaTimeout
+from aiokafka_lite import EmbeddedCluster, KafkaTimeout
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import PartitionView
-from aiokafka_lite.errors import UnknownTopic, error_for
+from aiokafka_lite.errors import ErrorCode, UnknownTopic, error_for
 from aiokafka_lite.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreatableReplicaAssignment,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from aiokafka_lite import BufferFull, SerializationError, TopicPartition
-from aiokafka_lite.errors import RecordTooLarge
+from aiokafka_lite import TopicPartition
+from aiokafka_lite.errors import BufferFull, RecordTooLarge, SerializationError
 
 UNKNOWN_OFFSET = -1
 

@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from aiokafka_lite import Consumer, IllegalStateError, RebalanceHandle, RebalanceListener, Record, TopicPartition
+from aiokafka_lite import Consumer, Record, TopicPartition
+from aiokafka_lite.consumer import RebalanceHandle, RebalanceListener
+from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 
 SESSION_TIMEOUT = 6.0

@@ -13,10 +13,11 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from aiokafka_lite import BrokerError, Consumer, ErrorCode, KafkaError, Producer, TopicPartition
+from aiokafka_lite import BrokerError, Consumer, KafkaError, Producer, TopicPartition
 from aiokafka_lite.admin import (
     Admin,
     ConfigChange,
+    ConfigOperation,
     ConfigResource,
     ConfigSource,
     GroupState,
@@ -24,11 +25,10 @@ from aiokafka_lite.admin import (
     Match,
     NewTopic,
     OffsetSpec,
-    Operation,
     QuotaEntity,
     Reset,
 )
-from aiokafka_lite.errors import UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, UnsupportedVersion
 from tests.end_to_end.conftest import Kafka
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST, since
@@ -157,7 +157,7 @@ async def test_configs(kafka: Kafka, admin: Admin) -> None:
     results = await admin.configs.alter({topic: changes, missing: {"retention.ms": 1}})
     assert list(results.done) == [topic]
     assert isinstance(results.failed[missing], KafkaError)
-    added = ConfigChange("cleanup.policy", "delete", Operation.APPEND)
+    added = ConfigChange("cleanup.policy", "delete", ConfigOperation.APPEND)
 
     async def own() -> dict[str, str | None]:
         settings = (await admin.configs.describe(topic))[topic]

@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import (
-    ConfigurationError,
-    Consumer,
-    IllegalStateError,
-    Producer,
-    SerializationError,
-    TopicPartition,
-)
-from aiokafka_lite.errors import InvalidTopic, RecordTooLarge, UnknownTopic
+from aiokafka_lite import ConfigurationError, Consumer, Producer, TopicPartition
+from aiokafka_lite.errors import IllegalStateError, InvalidTopic, RecordTooLarge, SerializationError, UnknownTopic
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read

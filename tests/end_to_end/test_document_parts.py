@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, SerializationError
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.embedded import Security
+from aiokafka_lite.errors import SerializationError
 from tests.pure.documents import PAGES, Block, blocks
 from tests.waiting import until
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokafka_lite import BufferFull, KafkaTimeout, TopicPartition
+from aiokafka_lite import KafkaTimeout, TopicPartition
+from aiokafka_lite.errors import BufferFull
 from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Violation, violations
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)

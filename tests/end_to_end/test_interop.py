@@ -7,7 +7,8 @@ import asyncio
 import confluent_kafka
 import pytest
 
-from aiokafka_lite import Header, Producer
+from aiokafka_lite import Producer
+from aiokafka_lite.types import Header
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import DEADLINE, read
 from tests.end_to_end.test_round_trip import CODECS, skip_unless_spoken

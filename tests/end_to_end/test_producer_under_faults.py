@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import BrokerError, EmbeddedCluster, ErrorCode, KafkaTimeout, TopicPartition
+from aiokafka_lite import BrokerError, EmbeddedCluster, KafkaTimeout, TopicPartition
 from aiokafka_lite.aio.retry import is_retriable
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.embedded.faults import Fault
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.end_to_end.breakable import BreakableCluster, BreakableEmbedded, BreakableKafka
 from tests.end_to_end.conftest import missing

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from aiokafka_lite import Header, KafkaError, Producer, TopicPartition
+from aiokafka_lite import KafkaError, Producer, TopicPartition
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.errors import OffsetOutOfRange
-from aiokafka_lite.types import TimestampType
+from aiokafka_lite.types import Header, TimestampType
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import read, take
 from tests.waiting import DEADLINE

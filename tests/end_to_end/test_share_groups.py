@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ErrorCode, IllegalStateError, Producer, ShareConsumer, ShareRecord
+from aiokafka_lite import Admin, Consumer, Producer, ShareConsumer, ShareRecord
 from aiokafka_lite.admin import ConfigResource, GroupState, GroupType, Reset
-from aiokafka_lite.errors import BrokerError, DeserializationError, UnsupportedVersion
+from aiokafka_lite.errors import BrokerError, DeserializationError, ErrorCode, IllegalStateError, UnsupportedVersion
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import since
 from tests.waiting import DEADLINE

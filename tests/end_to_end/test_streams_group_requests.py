@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, BrokerError, ErrorCode, TopicPartition
+from aiokafka_lite import Admin, BrokerError, TopicPartition
 from aiokafka_lite.admin import ConfigResource, GroupState, GroupType, NewTopic, Reset, StreamsTasks
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from tests.embedded.streams_groups.requests import (
     answered,

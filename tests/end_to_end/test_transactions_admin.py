@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 import confluent_kafka
 import pytest
 
-from aiokafka_lite import BrokerError, Consumer, ErrorCode, TopicPartition
+from aiokafka_lite import BrokerError, Consumer, TopicPartition
 from aiokafka_lite.admin import Admin, ConfigResource, ProducerState, TransactionState
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.coordinators import CoordinatorKind
-from aiokafka_lite.errors import UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, UnsupportedVersion
 from aiokafka_lite.protocol.messages import (
     InitProducerIdRequest,
     ProduceRequest,

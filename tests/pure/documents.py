@@ -26,11 +26,10 @@ from aiokafka_lite import (
     ConsumerGroupSession,
     EmbeddedCluster,
     Producer,
-    RebalanceHandle,
     Record,
     ShareConsumer,
 )
-from aiokafka_lite.consumer import Batch
+from aiokafka_lite.consumer import Batch, RebalanceHandle
 from aiokafka_lite.types import TimestampType
 
 ROOT = Path(__file__).resolve().parents[2]

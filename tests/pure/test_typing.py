@@ -19,11 +19,35 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from aiokafka_lite import (
-    Admin, Claim, CommitResult, Consumer, ConsumerGroup, ConsumerGroupHandler, ConsumerGroupSession, Delivery,
-    EmbeddedCluster, ExactlyOnce, FailureTopics, GroupMetadata, IntSerializer, JsonDeserializer, JsonSerializer,
-    ModelDeserializer, ModelSerializer, OffsetAndMetadata, Producer, RebalanceHandle, RebalanceListener, Record,
-    RecordMetadata, ShareConsumer, ShareRecord, StrDeserializer, StrSerializer, TopicPartition, Workers,
+    Admin,
+    Claim,
+    Consumer,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    ConsumerGroupSession,
+    Delivery,
+    EmbeddedCluster,
+    ExactlyOnce,
+    FailureTopics,
+    JsonDeserializer,
+    JsonSerializer,
+    ModelDeserializer,
+    ModelSerializer,
+    OffsetAndMetadata,
+    Producer,
+    Record,
+    RecordMetadata,
+    ShareConsumer,
+    ShareRecord,
+    StrDeserializer,
+    StrSerializer,
+    TopicPartition,
+    Workers,
 )
+from aiokafka_lite.consumer import RebalanceHandle, RebalanceListener
+from aiokafka_lite.group import CommitResult
+from aiokafka_lite.producer import IntSerializer
+from aiokafka_lite.types import GroupMetadata
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.producer import Transaction
 

@@ -11,7 +11,8 @@ import random
 import sys
 from contextlib import suppress
 
-from aiokafka_lite import IllegalStateError, KafkaError, ShareConsumer, ShareRecord, TopicPartition
+from aiokafka_lite import KafkaError, ShareConsumer, ShareRecord, TopicPartition
+from aiokafka_lite.errors import IllegalStateError
 from tests.end_to_end.member_process import end_of_input, say
 
 WORK = 0.004

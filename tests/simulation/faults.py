@@ -7,13 +7,14 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Any, Protocol
 
-from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, KafkaError, TopicPartition
+from aiokafka_lite import Admin, EmbeddedCluster, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.embedded.coordinators.share.records import SHARE_STATE_TOPIC
 from aiokafka_lite.embedded.coordinators.transactions.records import TRANSACTION_TOPIC
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.embedded.metadata.controller import Refused
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages
 from tests.simulation.chain import Chain, Process
 from tests.simulation.churn import Churn

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite import TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     FetchRequest,

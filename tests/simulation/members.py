@@ -12,17 +12,14 @@ from aiokafka_lite import (
     Consumer,
     ConsumerGroup,
     ConsumerGroupHandler,
-    ErrorCode,
-    IllegalStateError,
     KafkaError,
     KafkaTimeout,
     OffsetAndMetadata,
-    RebalanceHandle,
-    RebalanceListener,
     Record,
     TopicPartition,
 )
-from aiokafka_lite.consumer import Claim, ConsumerGroupSession
+from aiokafka_lite.consumer import Claim, ConsumerGroupSession, RebalanceHandle, RebalanceListener
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState
 from tests.simulation.journal import HEARTBEAT_INTERVAL, MAX_POLL_INTERVAL, SESSION_TIMEOUT, GroupJournal
 from tests.simulation.workload import SCRATCH, GroupPlan

@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite import TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from aiokafka_lite.share.acknowledgements import AcknowledgeType
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import anyio
 
-from aiokafka_lite import IllegalStateError, KafkaError, KafkaTimeout, ShareConsumer, ShareRecord, TopicPartition
+from aiokafka_lite import KafkaError, KafkaTimeout, ShareConsumer, ShareRecord, TopicPartition
+from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.share.acknowledgements import AcknowledgeType
 from tests.simulation.members import UserError
 from tests.simulation.share_journal import Place, ShareJournal

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite import TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,

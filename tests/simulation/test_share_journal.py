@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite import TopicPartition
 from aiokafka_lite.embedded.faults import Exchange
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     ShareAcknowledgementBatch,
     ShareAcknowledgeRequest,

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from aiokafka_lite import (
     Consumer,
     EmbeddedCluster,
-    IllegalStateError,
     KafkaError,
     KafkaTimeout,
     OffsetAndMetadata,
@@ -21,6 +20,7 @@ from aiokafka_lite import (
     TopicPartition,
 )
 from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, OffsetCommitValue, offset_key
+from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.protocol.codec import decode_versioned
 from aiokafka_lite.types import GroupMetadata
 from tests.simulation.chain_journal import stable_offsets

@@ -9,16 +9,10 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from aiokafka_lite import (
-    BufferFull,
-    Delivery,
-    Header,
-    KafkaError,
-    Producer,
-    ProducerRecord,
-    RecordMetadata,
-    TopicPartition,
-)
+from aiokafka_lite import Delivery, KafkaError, Producer, RecordMetadata, TopicPartition
+from aiokafka_lite.errors import BufferFull
+from aiokafka_lite.producer import ProducerRecord
+from aiokafka_lite.types import Header
 from tests.end_to_end.history import History, Outcome, Send
 from tests.simulation.workload import RECORDS, WriterPlan
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from aiokafka_lite import Consumer, EmbeddedCluster, Header, Producer, TopicPartition
+from aiokafka_lite import Consumer, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.types import Header
 from pipeline_queries import AVAILABLE_NOW, Plan, QueryPipeline
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import begun, on_spark

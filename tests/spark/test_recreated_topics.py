@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
-from aiokafka_lite import EmbeddedCluster, ErrorCode, Producer, TopicPartition
+from aiokafka_lite import EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.errors import OffsetOutOfRange, UnknownTopic
+from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange, UnknownTopic
 from aiokafka_lite.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig

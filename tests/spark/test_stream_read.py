@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from aiokafka_lite import Admin, EmbeddedCluster, ErrorCode, Producer, TopicPartition
-from aiokafka_lite.errors import OffsetOutOfRange
+from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
+from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange
 from aiokafka_lite.protocol.messages import ListOffsetsRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.spark import LagListener, options

@@ -102,7 +102,7 @@ async def _settings(admin: Admin, context: typer.Context) -> list[str]:
 
 async def _resource(admin: Admin, context: typer.Context) -> ConfigResource:
     """Return the resource that the arguments name. All topics have the same settings, and so have all brokers."""
-    from ...admin import ConfigResource, ResourceType
+    from ...admin import ConfigResource, ConfigResourceType
 
     # The arguments before an option that has no value yet are only in ``args``.
     given = [str(value) for name in ("kind", "name") if (value := context.params.get(name))] or context.args
@@ -111,7 +111,7 @@ async def _resource(admin: Admin, context: typer.Context) -> ConfigResource:
     if kind == "brokers":
         return ConfigResource.broker((await admin.cluster.describe()).brokers[0].node_id)
     name = names[0] if names else (await _topics(admin))[0]
-    return ConfigResource(ResourceType[kind.upper().replace("-", "_")], name)
+    return ConfigResource(ConfigResourceType[kind.upper().replace("-", "_")], name)
 
 
 def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:

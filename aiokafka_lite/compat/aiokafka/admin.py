@@ -269,7 +269,7 @@ def _native_resources(given: Iterable[ConfigResource]) -> dict[native.ConfigReso
     """Return this client's names of the resources."""
     made: dict[native.ConfigResource, ConfigResource] = {}
     for each in given:
-        resource = native.ConfigResource(native.ResourceType(each.resource_type), str(each.name))
+        resource = native.ConfigResource(native.ConfigResourceType(each.resource_type), str(each.name))
         if resource in made:
             raise ValueError(f"config_resources must name {resource} once")
         made[resource] = each

@@ -4,7 +4,8 @@ import asyncio
 
 from invoices import write_invoices
 
-from aiokafka_lite import Consumer, EmbeddedCluster, ErrorCode, Producer
+from aiokafka_lite import Consumer, EmbeddedCluster, Producer
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ProduceRequest
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode
+from aiokafka_lite import BrokerError
 from aiokafka_lite.admin import (
     AclBinding,
     AclFilter,
@@ -17,7 +17,7 @@ from aiokafka_lite.admin import (
     Admin,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, UnsupportedVersion
+from aiokafka_lite.errors import AuthorizationError, ErrorCode, UnsupportedVersion
 
 ANONYMOUS = "User:ANONYMOUS"
 TOPIC = AclResourceType.TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode, Producer, TopicPartition
+from aiokafka_lite import BrokerError, Producer, TopicPartition
 from aiokafka_lite.admin import (
     Admin,
     Election,
@@ -18,7 +18,7 @@ from aiokafka_lite.admin import (
     VersionRange,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import KafkaTimeout, OffsetOutOfRange, UnknownTopic, UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, KafkaTimeout, OffsetOutOfRange, UnknownTopic, UnsupportedVersion
 from aiokafka_lite.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse, ListOffsetsRequest
 from aiokafka_lite.types import IsolationLevel
 

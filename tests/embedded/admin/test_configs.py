@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode
-from aiokafka_lite.admin import Admin, ConfigChange, ConfigResource, ConfigSource, NewTopic, Operation, Setting
-from aiokafka_lite.admin.configs import ResourceType, replaced
+from aiokafka_lite import BrokerError
+from aiokafka_lite.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigSource, NewTopic, Setting
+from aiokafka_lite.admin.configs import ConfigResourceType, replaced
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import UnknownTopic, UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, UnknownTopic, UnsupportedVersion
 from aiokafka_lite.protocol.messages import IncrementalAlterConfigsRequest
 
 ORDERS = ConfigResource.topic("orders")
@@ -44,7 +44,7 @@ async def set_and_check(admin: Admin) -> None:
     (await admin.configs.alter({ORDERS: changes})).raise_for_errors()
     (await admin.configs.alter({ORDERS: {"segment.bytes": 2_000_000}})).raise_for_errors()
     (
-        await admin.configs.alter({ORDERS: [ConfigChange("cleanup.policy", "delete", Operation.APPEND)]})
+        await admin.configs.alter({ORDERS: [ConfigChange("cleanup.policy", "delete", ConfigOperation.APPEND)]})
     ).raise_for_errors()
     assert await own(admin) == {
         "max.message.bytes": "3000",
@@ -105,7 +105,7 @@ def test_a_secret_setting_is_not_lost_by_replacing() -> None:
     with pytest.raises(UnsupportedVersion, match=r"ssl\.key\.password.*2\.3"):
         replaced(broker, present, [ConfigChange("log.retention.ms", 1)])
     assert replaced(broker, present, [ConfigChange("ssl.key.password", "new")]) == {"ssl.key.password": "new"}
-    assert replaced(broker, present, [ConfigChange("ssl.key.password", operation=Operation.DELETE)]) == {}
+    assert replaced(broker, present, [ConfigChange("ssl.key.password", operation=ConfigOperation.DELETE)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ async def test_wrong_types_are_refused_at_the_call(admin: Admin, changes: Any) -
 
 def test_unknown_numbers_of_a_newer_broker_are_unknown() -> None:
     assert ConfigSource.of(99) is ConfigSource.UNKNOWN
-    assert ResourceType.of(99) is ResourceType.UNKNOWN
+    assert ConfigResourceType.of(99) is ConfigResourceType.UNKNOWN
 
 
 async def test_the_resources_with_settings_are_listed_by_type(admin: Admin, old_admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", 1))
     group = ConfigResource.group("billing")
     (await admin.configs.alter({group: {"consumer.session.timeout.ms": 50_000}})).raise_for_errors()
-    assert set(await admin.configs.list([ResourceType.TOPIC, ResourceType.GROUP])) == {
+    assert set(await admin.configs.list([ConfigResourceType.TOPIC, ConfigResourceType.GROUP])) == {
         ConfigResource.topic("orders"),
         group,
     }
@@ -135,4 +135,4 @@ async def test_the_resources_with_settings_are_listed_by_type(admin: Admin, old_
     with pytest.raises(UnsupportedVersion, match=r"4\.1"):
         await old_admin.configs.list()
     with pytest.raises(UnsupportedVersion, match=r"3\.7"):
-        await old_admin.configs.list([ResourceType.CLIENT_METRICS])
+        await old_admin.configs.list([ConfigResourceType.CLIENT_METRICS])

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ErrorCode, TopicPartition
+from aiokafka_lite import TopicPartition
 from aiokafka_lite.admin import Admin, ProducerState
 from aiokafka_lite.admin.results import Results
 from aiokafka_lite.admin.transactions import Transactions
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
 from tests.cancelling import Covered, at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.transactions.producing import TransactionalPeer
 

@@ -10,28 +10,19 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import (
-    BrokerError,
-    ConfigurationError,
-    ErrorCode,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeout,
-    OffsetAndMetadata,
-    TopicPartition,
-)
+from aiokafka_lite import BrokerError, ConfigurationError, KafkaError, KafkaTimeout, OffsetAndMetadata, TopicPartition
 from aiokafka_lite.admin import (
     Admin,
     ConfigChange,
     ConfigResource,
+    ConfigResourceType,
     NewTopic,
     OffsetSpec,
     QuotaEntity,
     Reset,
-    ResourceType,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import InvalidTopic, UnknownTopic
+from aiokafka_lite.errors import ErrorCode, IllegalStateError, InvalidTopic, UnknownTopic
 from aiokafka_lite.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -340,7 +331,7 @@ WRONG_TYPES: list[Call] = [
     lambda admin: admin.topics.add_partitions({5: 2}),
     lambda admin: admin.topics.add_partitions({"orders": 2}, assignments=[[1]]),
     lambda admin: admin.topics.add_partitions({"orders": 2}, assignments={"orders": [1]}),
-    lambda admin: admin.configs.describe(ConfigResource(ResourceType.TOPIC, 5)),
+    lambda admin: admin.configs.describe(ConfigResource(ConfigResourceType.TOPIC, 5)),
     lambda admin: admin.configs.describe(ConfigResource(2, "orders")),
     lambda admin: admin.configs.alter({ConfigResource.topic("orders"): "retention.ms=1"}),
     lambda admin: admin.configs.alter({ConfigResource.topic("orders"): ["retention.ms"]}),
@@ -381,7 +372,7 @@ WRONG_VALUES: list[Call] = [
     lambda admin: admin.groups.describe("\ud800"),
     lambda admin: admin.groups.delete("group" * 10_000),
     lambda admin: admin.groups.alter_offsets("group", {("\ud800", 0): 1}),
-    lambda admin: admin.configs.describe(ConfigResource(ResourceType.BROKER, "first")),
+    lambda admin: admin.configs.describe(ConfigResource(ConfigResourceType.BROKER, "first")),
     lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": float("nan")}}),
     lambda admin: admin.quotas.alter({QuotaEntity(user="a"): {"request_percentage": 10**400}}),
     lambda admin: admin.quotas.describe(user="\ud800"),

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import BrokerError, Consumer, ErrorCode, OffsetAndMetadata, Producer, TopicPartition
+from aiokafka_lite import BrokerError, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, read_offsets, write_offsets
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, UnsupportedVersion
 from aiokafka_lite.protocol.messages import DescribeGroupsRequest, LeaveGroupRequest, ListOffsetsRequest
 from tests.embedded.group.members import ORDERS, member_of, until_stable
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode
+from aiokafka_lite import BrokerError
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.admin.tokens import DelegationToken
 from aiokafka_lite.embedded import EmbeddedCluster, Security
-from aiokafka_lite.errors import AuthenticationError, ConfigurationError
+from aiokafka_lite.errors import AuthenticationError, ConfigurationError, ErrorCode
 
 HOUR_MS = 3_600_000
 SECRET = {"delegation.token.secret.key": "secret"}

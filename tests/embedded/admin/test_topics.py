@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode
+from aiokafka_lite import BrokerError
 from aiokafka_lite.admin import Admin, ConfigSource, ItemsFailed, NewTopic
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import InvalidTopic, UnknownTopic, UnsupportedVersion
+from aiokafka_lite.errors import ErrorCode, InvalidTopic, UnknownTopic, UnsupportedVersion
 
 
 async def test_a_topic_is_created_as_requested(admin: Admin) -> None:

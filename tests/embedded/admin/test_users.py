@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite import BrokerError, ErrorCode
+from aiokafka_lite import BrokerError
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster, Security
-from aiokafka_lite.errors import AuthenticationError, UnsupportedVersion
+from aiokafka_lite.errors import AuthenticationError, ErrorCode, UnsupportedVersion
 
 
 async def test_users_are_added_described_and_removed(admin: Admin) -> None:

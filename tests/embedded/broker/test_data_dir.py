@@ -15,7 +15,7 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, Producer, TopicPartition
 from aiokafka_lite.acls import AclBinding, AclOperation, AclResourceType
-from aiokafka_lite.admin import ConfigResource, FeatureChange, QuotaEntity, ResourceType, Results
+from aiokafka_lite.admin import ConfigResource, ConfigResourceType, FeatureChange, QuotaEntity, Results
 from aiokafka_lite.embedded import EmbeddedCluster, Security, data_dir
 from aiokafka_lite.embedded.log.producer_state import Marker
 from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, KafkaTimeout
@@ -129,7 +129,7 @@ async def test_acls_users_tokens_quotas_features_and_settings_are_kept(tmp_path:
         "configs": {"delegation.token.secret.key": "secret"},
     }
     binding = AclBinding(AclResourceType.TOPIC, "orders", "User:bob", AclOperation.READ)
-    group = ConfigResource(ResourceType.GROUP, "billing")
+    group = ConfigResource(ConfigResourceType.GROUP, "billing")
     quota = QuotaEntity(user="bob")
     async with run(tmp_path, **settings) as cluster, Admin(**cluster.client_settings()) as client:
         before: dict[str, str] = {}
@@ -152,7 +152,7 @@ async def test_acls_users_tokens_quotas_features_and_settings_are_kept(tmp_path:
         assert await client.tokens.describe() == (token,)
         assert await client.quotas.describe() == {quota: {"producer_byte_rate": 1000.0}}
         assert cluster.controller.features.finalized["transaction.version"] == 1
-        assert cluster.controller.settings.resources(ResourceType.GROUP) == ["billing"]
+        assert cluster.controller.settings.resources(ConfigResourceType.GROUP) == ["billing"]
         as_bob = cluster.client_settings() | {"sasl_username": "bob", "sasl_password": "b"}
         by_token = {"sasl_username": token.token_id, "sasl_password": token.password, "sasl_tokenauth": True}
         for login in (as_bob, cluster.client_settings() | by_token):
@@ -281,8 +281,8 @@ SECURED = {
     "super_users": ["User:ANONYMOUS"],
 }
 MAY_READ = AclBinding(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ)
-ORDERS = ConfigResource(ResourceType.TOPIC, "orders")
-BROKERS = ConfigResource(ResourceType.BROKER, "")
+ORDERS = ConfigResource(ConfigResourceType.TOPIC, "orders")
+BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
 LIMIT = QuotaEntity(user="alice")
 
 Change = Callable[[Admin], Awaitable[object]]
@@ -338,7 +338,7 @@ async def test_a_change_that_cannot_be_saved_is_refused_and_undone(tmp_path: Pat
 async def test_a_change_of_two_files_is_undone_in_both_if_the_disk_refuses_one(tmp_path: Path) -> None:
     """With eligible leader replicas, no broker has its own min.insync.replicas: both files change."""
     name = "eligible.leader.replicas.version"
-    broker = ConfigResource(ResourceType.BROKER, "1")
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")
 
     async def state(client: Admin) -> tuple[int, str | None]:
         settings = (await client.configs.describe([broker])).raise_for_errors()[broker]

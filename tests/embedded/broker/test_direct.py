@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ConfigurationError, Consumer, EmbeddedCluster, ErrorCode, KafkaTimeout, Producer
+from aiokafka_lite import ConfigurationError, Consumer, EmbeddedCluster, KafkaTimeout, Producer
 from aiokafka_lite.embedded import Refused
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.records import partition_for_key
 
 

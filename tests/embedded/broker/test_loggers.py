@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from aiokafka_lite import Admin
-from aiokafka_lite.admin import ConfigResource, ResourceType
+from aiokafka_lite.admin import ConfigResource, ConfigResourceType
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.metadata.broker_loggers import LEVELS
 from aiokafka_lite.errors import BrokerError, ErrorCode
 
-LOGGERS = ConfigResource(ResourceType.BROKER_LOGGER, "1")
+LOGGERS = ConfigResource(ConfigResourceType.BROKER_LOGGER, "1")
 ROOT = logging.getLogger("aiokafka_lite.embedded")
 OF_CONTROLLER = logging.getLogger("aiokafka_lite.embedded.metadata.controller")
 

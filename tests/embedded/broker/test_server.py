@@ -7,8 +7,8 @@ import threading
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from aiokafka_lite import ErrorCode, IllegalStateError
 from aiokafka_lite.embedded import Refused
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
 

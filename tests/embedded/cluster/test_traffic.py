@@ -17,13 +17,12 @@ from aiokafka_lite import (
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
-    ErrorCode,
-    IllegalStateError,
     KafkaTimeout,
     Producer,
     TopicPartition,
 )
 from aiokafka_lite.cluster.metrics import client_metrics
+from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.metrics import BrokerTraffic
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.messages import DescribeClusterRequest, DescribeClusterResponse, FindCoordinatorRequest

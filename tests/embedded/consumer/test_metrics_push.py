@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
 from aiokafka_lite import Admin, Consumer, Producer, ShareConsumer
-from aiokafka_lite.admin import ConfigResource, ResourceType
+from aiokafka_lite.admin import ConfigResource, ConfigResourceType
 from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -37,7 +37,7 @@ class Pushed:
         )
 
     async def subscribe(self, **settings: str) -> None:
-        resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
+        resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, "all")
         async with Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector) as admin:
             named = {name.replace("_", "."): value for name, value in settings.items()}
             (await admin.configs.alter({resource: named})).raise_for_errors()

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from aiokafka_lite import Consumer, EmbeddedCluster, ErrorCode
+from aiokafka_lite import Consumer, EmbeddedCluster
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest, FetchResponse, OffsetCommitRequest
 
 

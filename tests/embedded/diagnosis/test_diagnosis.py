@@ -12,16 +12,15 @@ import pytest
 from aiokafka_lite import (
     Admin,
     Claim,
-    ConnectionLost,
     Consumer,
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
     EmbeddedCluster,
-    IllegalStateError,
     Producer,
 )
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
+from aiokafka_lite.errors import ConnectionLost, IllegalStateError
 from aiokafka_lite.group import RangeStrategy
 
 

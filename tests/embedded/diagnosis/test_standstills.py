@@ -19,16 +19,16 @@ from aiokafka_lite import (
     ConsumerGroup,
     ConsumerGroupHandler,
     EmbeddedCluster,
-    ErrorCode,
     KafkaError,
     Producer,
-    RebalanceListener,
     ShareConsumer,
     TopicPartition,
     Workers,
 )
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.standstill import Wait
+from aiokafka_lite.consumer import RebalanceListener
+from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ErrorCode, ExactlyOnce, KafkaError, Producer, Record, TopicPartition
+from aiokafka_lite import Admin, Consumer, ExactlyOnce, KafkaError, Producer, Record, TopicPartition
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import AuthorizationError, IllegalStateError, ProducerFenced
+from aiokafka_lite.errors import AuthorizationError, ErrorCode, IllegalStateError, ProducerFenced
 from aiokafka_lite.protocol.messages import (
     EndTxnRequest,
     HeartbeatRequest,

@@ -17,18 +17,16 @@ import pytest
 
 from aiokafka_lite import (
     Claim,
-    CommitFailed,
     ConsumerGroup,
     ConsumerGroupHandler,
     ConsumerGroupSession,
-    ErrorCode,
-    IllegalStateError,
     KafkaError,
     OffsetAndMetadata,
     Producer,
     TopicPartition,
 )
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import CommitFailed, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     EndTxnRequest,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import ConsumerGroup, RebalanceListener
+from aiokafka_lite import ConsumerGroup
+from aiokafka_lite.consumer import RebalanceListener
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ErrorCode, ProtocolError
 from aiokafka_lite.metrics.clients import _name_of

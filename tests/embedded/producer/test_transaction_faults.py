@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import GroupMetadata, OffsetAndMetadata
+from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
     ErrorCode,
@@ -26,6 +26,7 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.protocol.schema import Request
+from aiokafka_lite.types import GroupMetadata
 from tests.embedded.producer.logs import batches_of
 from tests.embedded.producer.transactions import (
     GROUP,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Consumer, Header, IllegalStateError, Producer
+from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
 from aiokafka_lite.errors import (
     ConfigurationError,
     DeserializationError,
+    IllegalStateError,
     KafkaTimeout,
     SchemaRegistryError,
     SerializationError,
@@ -30,6 +31,7 @@ from aiokafka_lite.schemas import (
     record_name,
     topic_record_name,
 )
+from aiokafka_lite.types import Header
 from tests.embedded.schemas.formats import AVRO, FORMATS, JSON, ORDER, Format, finished, order_type
 from tests.waiting import DEADLINE
 

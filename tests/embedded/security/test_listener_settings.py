@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka_lite.admin import Admin, ConfigResource, ConfigSource, ResourceType
+from aiokafka_lite.admin import Admin, ConfigResource, ConfigResourceType, ConfigSource
 from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.errors import AuthenticationError, BrokerError, ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 USERS = {"alice": "alice-secret"}
-BROKER = ConfigResource(ResourceType.BROKER, "1")
-BROKERS = ConfigResource(ResourceType.BROKER, "")
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
 OF_SSL, OF_SASL = "listener.name.ssl.", "listener.name.sasl_plaintext."
 
 

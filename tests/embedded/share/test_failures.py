@@ -10,21 +10,15 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import (
-    AcknowledgementFailed,
-    Admin,
-    DeserializationError,
-    KafkaError,
-    KafkaTimeout,
-    ShareConsumer,
-    TopicPartition,
-)
+from aiokafka_lite import Admin, KafkaError, KafkaTimeout, ShareConsumer, TopicPartition
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import (
+    AcknowledgementFailed,
     AuthorizationError,
     BrokerError,
     ConnectionLost,
+    DeserializationError,
     ErrorCode,
     ProtocolError,
     UnsupportedVersion,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import AcknowledgementFailed, Admin, Producer, ShareConsumer, ShareRecord, TopicPartition
+from aiokafka_lite import Admin, Producer, ShareConsumer, ShareRecord, TopicPartition
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.errors import AcknowledgementFailed
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from tests.embedded.share.sharing import GROUP, begin_at_the_first_record, share_consumer
 from tests.virtual import in_virtual_time

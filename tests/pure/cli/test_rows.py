@@ -10,13 +10,13 @@ pytest.importorskip("typer")
 
 from aiokafka_lite.admin import (
     ConfigChange,
+    ConfigOperation,
     ConfigResource,
     GroupDescription,
     GroupLag,
     GroupState,
     GroupType,
     MemberDescription,
-    Operation,
     PartitionLag,
     StreamsTasks,
 )
@@ -113,9 +113,9 @@ def test_a_plan_that_cannot_be_carried_out_is_explained(partitions: str, said: s
 def test_options_become_changes_of_settings() -> None:
     assert changes(["a=1=2"], ["b"], ["c=x"], ["d=y"]) == [
         ConfigChange("a", "1=2"),
-        ConfigChange("c", "x", Operation.APPEND),
-        ConfigChange("d", "y", Operation.SUBTRACT),
-        ConfigChange("b", operation=Operation.DELETE),
+        ConfigChange("c", "x", ConfigOperation.APPEND),
+        ConfigChange("d", "y", ConfigOperation.SUBTRACT),
+        ConfigChange("b", operation=ConfigOperation.DELETE),
     ]
     with pytest.raises(ValueError, match="requires --set"):
         changes([], [], [], [])
