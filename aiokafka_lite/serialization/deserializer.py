@@ -89,27 +89,26 @@ class IntDeserializer:
         return int.from_bytes(data, "big", signed=True)
 
 
-def as_deserializer(name: str, given: object) -> Deserializer[object]:
+def as_deserializer(name: str, deserializer: object) -> Deserializer[object]:
     """Return the deserializer for the setting ``name``: an object with ``deserialize``, or a function of the bytes
     alone.
 
     Raises ConfigurationError for anything else.
     """
-    if callable(getattr(given, "deserialize", None)):
-        check_methods(name, given, "deserialize")
-        return cast("Deserializer[object]", for_part(name, given))
-    if not callable(given):
+    if callable(getattr(deserializer, "deserialize", None)):
+        check_methods(name, deserializer, "deserialize")
+        return cast("Deserializer[object]", for_part(name, deserializer))
+    if not callable(deserializer):
         what = "an object with deserialize(topic, data, headers), or a function of bytes"
-        raise ConfigurationError(must_be(name, what, given))
-    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
-        return AsyncFunctionDeserializer(given)
-    return FunctionDeserializer(given)
+        raise ConfigurationError(must_be(name, what, deserializer))
+    call = getattr(deserializer, "__call__", None)  # noqa: B004 - an object may have an async __call__
+    if inspect.iscoroutinefunction(deserializer) or inspect.iscoroutinefunction(call):
+        return AsyncFunctionDeserializer(deserializer)
+    return FunctionDeserializer(deserializer)
 
 
 def is_async(deserializer: Deserializer[object]) -> bool:
-    """Return whether its results must always be awaited. A plain function may return an awaitable; this is detected
-    later.
-    """
+    """Return whether each result must be awaited. An awaitable of a plain function is detected later."""
     return inspect.iscoroutinefunction(deserializer.deserialize)
 
 

@@ -1,4 +1,4 @@
-"""Keys and values as objects of a class: pydantic models, msgspec Structs, dataclasses and classes of attrs, as JSON.
+"""Keys and values as objects of a class: pydantic models, msgspec Structs and dataclasses, as JSON.
 
 The attributes of a class show which library made the class. So a library is imported only for its own classes, and no
 library is required. Any other kind of class works with an adapter: an object with ``to_json`` and ``from_json``.
@@ -40,9 +40,9 @@ class ModelAdapter(Protocol[T]):
 class ModelSerializer(Generic[T]):
     """Writes objects of one class as JSON: ``ModelSerializer(Order)``.
 
-    ``model`` is a pydantic model, a msgspec Struct, a dataclass, a class of attrs, or a ``ModelAdapter`` for another
-    type. Objects of other classes are refused, and objects with a field that the class does not take: what is written
-    can be read. Raises ConfigurationError for any other ``model``.
+    ``model`` is a pydantic model, a msgspec Struct, a dataclass, or a ``ModelAdapter`` for another type. Objects of
+    other classes are refused, and objects with a field that the class does not take: what is written can be read.
+    Raises ConfigurationError for any other ``model``.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
@@ -59,8 +59,8 @@ class ModelSerializer(Generic[T]):
 class ModelDeserializer(Generic[T]):
     """Reads JSON as objects of one class: ``ModelDeserializer(Order)``.
 
-    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate the data. For dataclasses and classes of
-    attrs, the types of the fields are checked; ``aiokafka_lite.serialization.plain_models`` lists the allowed types.
+    ``model`` is as for ``ModelSerializer``. Pydantic and msgspec validate the data. For dataclasses, the types
+    of the fields are checked; ``aiokafka_lite.serialization.plain_models`` lists the allowed types.
     """
 
     def __init__(self, model: type[T] | ModelAdapter[T]) -> None:
@@ -121,8 +121,7 @@ def _read_before_sent(to_json: Callable[[T], bytes], from_json: Callable[[bytes]
 
 def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
     """Return the adapter for a class, or the given one. Raises ConfigurationError."""
-    kinds = "a pydantic model, a msgspec Struct, a dataclass, a class of attrs"
-    what = f"{kinds}, or an object with to_json() and from_json()"
+    what = "a pydantic model, a msgspec Struct, a dataclass, or an object with to_json() and from_json()"
     if not isinstance(model, type):
         if not hasattr(model, "to_json"):
             raise ConfigurationError(must_be("model", what, model))
@@ -135,7 +134,7 @@ def adapter_of(model: type[T] | ModelAdapter[T]) -> ModelAdapter[T]:
         msgspec = extra("msgspec.json", "models")
         decode = msgspec.Decoder(model).decode
         return _Functions(_read_before_sent(msgspec.Encoder().encode, decode), decode)
-    if dataclasses.is_dataclass(model) or hasattr(model, "__attrs_attrs__"):
+    if dataclasses.is_dataclass(model):
         from .plain_models import reader, to_plain
 
         read = reader(model)

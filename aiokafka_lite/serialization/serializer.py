@@ -146,26 +146,26 @@ class IntSerializer:
         return data.to_bytes(self._size, "big", signed=True)
 
 
-def _check_type(data: object, wanted: type) -> None:
+def _check_type(data: object, kind: type) -> None:
     """Raise TypeError for any other type, and for a bool instead of an int."""
-    if not isinstance(data, wanted) or isinstance(data, bool):
-        raise TypeError(f"the type must be {wanted.__name__}")
+    if not isinstance(data, kind) or isinstance(data, bool):
+        raise TypeError(f"the type must be {kind.__name__}")
 
 
-def as_serializer(name: str, given: object) -> AnySerializer:
+def as_serializer(name: str, serializer: object) -> AnySerializer:
     """Return the serializer for the setting ``name``: a serializer itself, or a function of the key or value alone.
 
     Raises ConfigurationError for any other object.
     """
-    if callable(getattr(given, "serialize", None)):
-        check_methods(name, given, "serialize")
-        return cast(AnySerializer, for_part(name, given))
-    if not callable(given):
+    if callable(getattr(serializer, "serialize", None)):
+        check_methods(name, serializer, "serialize")
+        return cast(AnySerializer, for_part(name, serializer))
+    if not callable(serializer):
         what = "an object with serialize(topic, data, headers), or a function that returns bytes"
-        raise ConfigurationError(must_be(name, what, given))
-    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
-        return AsyncFunctionSerializer(given)
-    return FunctionSerializer(given)
+        raise ConfigurationError(must_be(name, what, serializer))
+    if inspect.iscoroutinefunction(serializer) or inspect.iscoroutinefunction(getattr(serializer, "__call__", None)):  # noqa: B004
+        return AsyncFunctionSerializer(serializer)
+    return FunctionSerializer(serializer)
 
 
 def is_async(serializer: AnySerializer) -> bool:
@@ -214,15 +214,15 @@ def serialize(
     except RAISED as error:
         raise _not_serialized(serializer, topic, part, data, error) from error
     if type(result) is bytes:
-        made = result
+        serialized = result
     elif isinstance(result, Awaitable):
         # The caller calls the serializer again for this record, and awaits that result.
         _drop(result)
         raise MustAwait
     else:
-        made = _checked(serializer, topic, part, data, result)
+        serialized = _checked(serializer, topic, part, data, result)
     is_changed = tuple(changeable) != headers
-    return made, headers_of(topic, changeable) if is_changed else headers
+    return serialized, headers_of(topic, changeable) if is_changed else headers
 
 
 async def serialize_async(
