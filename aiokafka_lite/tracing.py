@@ -41,27 +41,27 @@ class _Tracing:
         self._common = {name: value for name, value in common.items() if value is not None}
 
     def attributes(self, operation: str, kind: str, topic: str | None) -> Attributes:
-        given: Attributes = {
+        attributes: Attributes = {
             "messaging.system": "kafka",
             "messaging.operation.name": operation,
             "messaging.operation.type": kind,
             **self._common,
         }
         if topic is not None:
-            given["messaging.destination.name"] = topic
-        return given
+            attributes["messaging.destination.name"] = topic
+        return attributes
 
     def links(self, records: Sequence[AnyRecord]) -> list[Any]:
         """Return a link to the span that sent each record; no link for a record without a context.
 
         With several records, the attributes of each link name its record.
         """
-        made = []
+        links = []
         for record in records:
             context = self.api.get_current_span(self.context(record)).get_span_context()
             if context.is_valid:
-                made.append(self.api.Link(context, _place(record) if len(records) > 1 else None))
-        return made
+                links.append(self.api.Link(context, _place(record) if len(records) > 1 else None))
+        return links
 
     def of_records(self, operation: str, kind: str, records: Sequence[AnyRecord]) -> tuple[str, Attributes]:
         """Return the name and the attributes of a span for records. With one record, the attributes describe it."""
@@ -107,7 +107,7 @@ class TracingProducerInterceptor:
     The span ``send <topic>`` is a child of the current span. It begins when the record is sent, and ends when the
     record is acknowledged or has failed. Without a global propagator that writes headers, it ends at once.
     ``tracer_provider`` is the global one by default; ``client_id`` becomes an attribute. Raises ConfigurationError
-    without the extra ``opentelemetry``.
+    if the extra ``opentelemetry`` is not installed.
     """
 
     def __init__(self, *, tracer_provider: TracerProvider | None = None, client_id: str | None = None) -> None:
@@ -156,7 +156,7 @@ class TracingConsumerInterceptor:
 
     A read makes a span ``poll <topic>``, which ends when the records are returned. ``process`` makes a span for the
     work on a record, or on the list of a ``poll``. ``tracer_provider`` is the global one by default; ``client_id`` and
-    ``group_id`` become attributes. Raises ConfigurationError without the extra ``opentelemetry``.
+    ``group_id`` become attributes. Raises ConfigurationError if the extra ``opentelemetry`` is not installed.
     """
 
     def __init__(

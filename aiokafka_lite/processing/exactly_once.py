@@ -278,7 +278,7 @@ class ExactlyOnce(Generic[K, V]):
         self._is_in_body = False
 
     def _due_in(self) -> float:
-        """Seconds until the open transaction has to end; infinite if there is none."""
+        """Return the seconds until the open transaction has to end; infinite if there is none."""
         if self._open is None:
             return math.inf
         if self._open.failure is not None:
@@ -413,6 +413,7 @@ class ExactlyOnce(Generic[K, V]):
             # again may get its former epoch and read the records again. The coordinator cannot notice this.
             if transaction.failure is not None and not transaction.is_committing:
                 return False
+            assert transaction.failure is None or transaction.is_committing, "a failed transaction is not committed"
             transaction.is_committing = True
             while True:
                 try:
@@ -444,9 +445,9 @@ class ExactlyOnce(Generic[K, V]):
             transaction.is_aborted = True
 
     def _rewind(self, transaction: _Transaction) -> None:
-        held = set(self._consumer.assignment) - transaction.gone
+        readable = set(self._consumer.assignment) - transaction.gone
         for partition, offset in transaction.starts.items():
-            if partition in held:
+            if partition in readable:
                 self._consumer.seek(partition, offset)
 
     # The listener.
@@ -490,7 +491,7 @@ def _is_running(component: Component) -> bool:
 def _would_be_repeated(error: Exception) -> bool:
     """Return whether the records should be processed again in another transaction, which may succeed."""
     if isinstance(error, CommitFailed):
-        return all(_would_be_repeated(each) for each in error.refused.values())
+        return all(_would_be_repeated(refusal) for refusal in error.refused.values())
     if isinstance(error, BrokerError) and error.code in _REPEATED:
         return True
     return isinstance(error, _ReadAgain | TransactionAborted) or is_retriable(error)

@@ -172,14 +172,12 @@ def _headers(record: Record[Any, Any], error: Exception, group_id: str | None) -
         }
     if group_id is not None and ORIGIN_GROUP not in names:
         added[ORIGIN_GROUP] = group_id
-    kept = [header for header in record.headers if header[0] not in added]
-    return [*kept, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
+    others = [header for header in record.headers if header[0] not in added]
+    return [*others, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
 
 
 def _message(error: Exception) -> str:
-    """Return the text of the exception, of any length and with any characters, or none if the exception cannot be
-    printed.
-    """
+    """Return the text of the exception, at most ``MESSAGE_LIMIT`` characters, even if its ``__str__`` fails."""
     try:
         text = str(error)
     except Exception as failure:  # noqa: BLE001 - of the user's __str__; the record must still leave its topic

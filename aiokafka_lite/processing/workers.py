@@ -31,7 +31,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal
 
 import anyio
@@ -144,8 +144,7 @@ class Workers(ConsumerGroupHandler[K, V]):
             check_origin=getattr(on_failure, "check_origin", None),
             clock=clock,
         )
-        self._counts = _Counts()
-        self._slots: asyncio.Semaphore
+        self._shared = _Shared()
         self._claims: set[_ClaimWork[K, V]] = set()
         self._is_draining = False
 
@@ -169,8 +168,8 @@ class Workers(ConsumerGroupHandler[K, V]):
         if self._is_draining:
             return
         if not self._claims:  # this session may run in another event loop than the last one
-            self._slots = asyncio.Semaphore(self._plan.concurrency)
-        work = _ClaimWork(self._plan, self._slots, self._counts, session, claim)
+            self._shared.slots = asyncio.Semaphore(self._plan.concurrency)
+        work = _ClaimWork(self._plan, self._shared, session, claim)
         self._claims.add(work)
         try:
             await work.run()
@@ -209,7 +208,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         return self._metrics()
 
     def _metrics(self) -> WorkersMetrics:
-        counts, claims = self._counts, self._claims
+        counts, claims = self._shared, self._claims
         pending = sum(work.unfinished for work in claims)
         return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
 
@@ -237,7 +236,10 @@ class _Plan(Generic[K, V]):
 
 
 @dataclass(slots=True)
-class _Counts:
+class _Shared:
+    """The counters of a ``Workers``, and the slots of its records in progress. All its claims share them."""
+
+    slots: asyncio.Semaphore = field(init=False)
     active: int = 0
     processed: int = 0
     retries: int = 0
@@ -293,14 +295,47 @@ class _Progress(Generic[K, V]):
         self._mark = lambda record: None
 
 
+class _Pauses(Generic[K, V]):
+    """The records of one claim that wait for another attempt. ``is_used``: a record has waited."""
+
+    def __init__(self) -> None:
+        self.is_used = False
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._due: asyncio.Queue[_Item[K, V] | None] = asyncio.Queue()
+        """The records whose pause has ended, and None at the stop."""
+
+    def begin(self, item: _Item[K, V], seconds: float) -> None:
+        """Begin a pause, after which ``next`` returns the record."""
+        self.is_used = True
+
+        def end() -> None:
+            self._timers.discard(timer)
+            self._due.put_nowait(item)
+
+        timer = asyncio.get_running_loop().call_later(seconds, end)
+        self._timers.add(timer)
+
+    async def next(self) -> _Item[K, V] | None:
+        """Wait for a record whose pause has ended, and return it; None at the stop."""
+        return await self._due.get()
+
+    def stop(self) -> None:
+        """Let ``next`` return None."""
+        self._due.put_nowait(None)
+
+    def cancel(self) -> None:
+        """Cancel all timers."""
+        for timer in self._timers:
+            timer.cancel()
+
+
 class _ClaimWork(Generic[K, V]):
     """The work on one claim: reads its records, and runs the tasks that process them. Owner: the ``Workers``."""
 
     def __init__(
         self,
         plan: _Plan[K, V],
-        slots: asyncio.Semaphore,
-        counts: _Counts,
+        shared: _Shared,
         session: ConsumerGroupSession,
         claim: Claim[K, V],
     ) -> None:
@@ -310,17 +345,14 @@ class _ClaimWork(Generic[K, V]):
         self.process: int = forks.generation
         self.ended = asyncio.Event()
         self._plan = plan
-        self._slots = slots
-        self._counts = counts
+        self._shared = shared
         self._session = session
         self._claim = claim
         self._progress: _Progress[K, V] = _Progress(session.mark)
         self._lanes: dict[Hashable, deque[_Item[K, V]]] = {}
         """The records that wait for an unfinished record of their lane."""
         self._ready: deque[_Item[K, V]] = deque()
-        self._pauses: set[asyncio.TimerHandle] = set()
-        self._due: asyncio.Queue[_Item[K, V] | None] | None = None
-        """The records whose pause has ended, and None at the stop. Made at the first pause."""
+        self._pauses: _Pauses[K, V] = _Pauses()
         self._tasks = anyio.create_task_group()
         self._starting = 0
         self._running: set[asyncio.Task[Any] | None] = set()
@@ -335,8 +367,7 @@ class _ClaimWork(Generic[K, V]):
         """Begin no further record."""
         self._is_stopping = True
         self._reading.cancel()
-        if self._due is not None:
-            self._due.put_nowait(None)
+        self._pauses.stop()
 
     def is_own_task(self) -> bool:
         """Return whether the caller is the user's function."""
@@ -356,8 +387,7 @@ class _ClaimWork(Generic[K, V]):
                 self.stop()
                 watching.cancel()
         finally:
-            for pause in self._pauses:
-                pause.cancel()
+            self._pauses.cancel()
         if self._failure is not None:
             raise self._failure
         if self._tasks.cancel_scope.cancel_called:  # anyio cancels the scope if one of the tasks was cancelled
@@ -443,6 +473,7 @@ class _ClaimWork(Generic[K, V]):
 
     def _finish(self, item: _Item[K, V]) -> None:
         self.unfinished -= 1
+        assert self.unfinished >= 0, "each record is finished once"
         item.progress.finish(item)
         self._has_room.set()
         if item.lane is not _NO_LANE:
@@ -454,25 +485,16 @@ class _ClaimWork(Generic[K, V]):
 
     def _pause(self, item: _Item[K, V]) -> None:
         """Process the record again after the backoff, unless the claim stops first."""
-        self._counts.retries += 1
+        self._shared.retries += 1
         if self._is_stopping:
             return
-        if self._due is None:
-            self._due = asyncio.Queue()
-            self._tasks.start_soon(self._end_pauses, self._due)
-        due = self._due
+        if not self._pauses.is_used:
+            self._tasks.start_soon(self._end_pauses)
+        self._pauses.begin(item, self._plan.backoff.after(item.failures - 1))
 
-        def end() -> None:
-            self._pauses.discard(pause)
-            due.put_nowait(item)
-
-        seconds = self._plan.backoff.after(item.failures - 1)
-        pause = asyncio.get_running_loop().call_later(seconds, end)
-        self._pauses.add(pause)
-
-    async def _end_pauses(self, due: asyncio.Queue[_Item[K, V] | None]) -> None:
+    async def _end_pauses(self) -> None:
         # Not in the callback of the timer: beside the package sniffio, anyio starts a task only from a task.
-        while (item := await due.get()) is not None:
+        while (item := await self._pauses.next()) is not None:
             self._make_ready(item)
 
     # Processing.
@@ -484,20 +506,21 @@ class _ClaimWork(Generic[K, V]):
         self._running.add(task)
         try:
             while self._ready:
-                async with self._slots:
+                async with self._shared.slots:
                     # The queue is read again after the wait for a slot, because another task may have taken the record.
                     # In a forked process, the records belong to the parent.
                     is_inherited = self.process != forks.generation
                     if self._is_stopping or not self._ready or is_inherited:
                         return
-                    self._counts.active += 1
+                    self._shared.active += 1
+                    assert len(self.active) < self._plan.concurrency, "a task holds a slot while the function runs"
                     item = self._ready.popleft()
                     self.active[item] = time_now()
                     try:
                         await self._process(item)
                     finally:
                         del self.active[item]
-                        self._counts.active -= 1
+                        self._shared.active -= 1
         finally:
             self._running.discard(task)
 
@@ -523,7 +546,7 @@ class _ClaimWork(Generic[K, V]):
             if inspect.isawaitable(awaitable):
                 what = f"handle() of offset {record.offset} of {self._claim.topic_partition}"
                 await wait(what, InContext(awaitable, context), self._plan.timeout)
-                self._counts.processed += 1
+                self._shared.processed += 1
                 return None
         except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             return error
@@ -531,7 +554,7 @@ class _ClaimWork(Generic[K, V]):
 
     async def _settle(self, item: _Item[K, V], failure: Exception, context: Context) -> None:
         """Handle a record whose last attempt has failed. Returns if the record is finished, otherwise raises."""
-        self._counts.failed += 1
+        self._shared.failed += 1
         on_failure, record = self._plan.on_failure, item.record
         if on_failure == "raise":
             raise failure
