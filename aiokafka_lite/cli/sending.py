@@ -20,7 +20,7 @@ import anyio
 
 from ..errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
 from ..producer import Delivery, Producer
-from ..producer.accept.bulk import BulkDelivery
+from ..producer.accept.arrow import BulkDelivery
 from ..types import Header
 from .terminal.lines import Lines
 from .terminal.progress import Bar

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..serialization.serializer import JsonSerializer as JsonSerializer
     from ..serialization.serializer import Serializer as Serializer
     from ..serialization.serializer import StrSerializer as StrSerializer
-    from .accept.bulk import BulkDelivery as BulkDelivery
-    from .accept.bulk import Written as Written
+    from .accept.arrow import BulkDelivery as BulkDelivery
+    from .accept.arrow import Written as Written
     from .delivery import Delivery as Delivery
     from .failures import FailedRecord as FailedRecord
     from .failures import Failures as Failures
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from .partitioning.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
     from .producer import Producer as Producer
     from .results import SendResults as SendResults
-    from .transactions.transaction import Transaction as Transaction
+    from .transaction import Transaction as Transaction
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".accept.bulk": "BulkDelivery Written",
+            ".accept.arrow": "BulkDelivery Written",
             ".partitioning.partitioner": "DefaultPartitioner ExplicitPartitioner RoundRobinPartitioner",
             ".partitioning.interface": "BrokerLoad Partitioner",
             ".delivery": "Delivery",
@@ -50,6 +50,6 @@ else:  # with a __getattr__, a type checker would accept every name
             "..serialization.serializer": """
                 AsyncSerializer BytesSerializer IntSerializer JsonSerializer Serializer StrSerializer
             """,
-            ".transactions.transaction": "Transaction",
+            ".transaction": "Transaction",
         },
     )

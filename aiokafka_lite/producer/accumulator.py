@@ -26,6 +26,8 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
+from ..protocol.records import RecordLists
+from ..protocol.records.columns import EncodedRecords
 from ..settings.config import ProducerConfig
 from ..types import Header
 from .batch import BatchFactory, ProducerBatch
@@ -109,19 +111,19 @@ class Accumulator:
     # Hot: runs for each record.
     def append(
         self, name: str, key: bytes | None, value: bytes | None, headers: tuple[Header, ...],
-        number: int | None, timestamp: int, size: int, surplus: int, sent_at: float | None = None
+        number: int | None, timestamp: int, size: int, sent_at: float | None = None
     ) -> tuple[BatchResult, int]:  # fmt: skip
         """Add a record to a batch, or to the pending records of its topic. Returns its place.
 
-        The arguments are the fields of ``PreparedRecord``, because making one takes 0.15 µs. ``sent_at`` is the loop's
-        time of the send of a pending record that moves; None for a new record. Raises UnknownTopic, InvalidTopic and
+        The arguments are fields of ``PreparedRecord``, because making one takes 0.15 µs. ``sent_at`` is the loop's time
+        of the send of a pending record that moves; None for a new record. Raises UnknownTopic, InvalidTopic and
         SerializationError for a wrong topic or partition, and the partitioner's error.
         """
         topic = self.topics.get(name)
         # A new record must not overtake pending ones of its topic. A pending record that moves (``sent_at``) is the
         # oldest one and goes on although the topic is not open yet.
         if topic is None or not (topic.is_open or sent_at is not None):
-            return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size, surplus))
+            return self._add_pending(PreparedRecord(name, key, value, headers, number, timestamp, size))
         # Computed before the partitioner sets ``number``: a partition that the user has named is final.
         may_move = number is None and key is None
         if number is None:
@@ -132,7 +134,7 @@ class Accumulator:
             self.choice.report_sealed()
         partition = topic.partitions.get(number)
         if partition is None:
-            unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
+            unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size)
             return self._add_unplaced(topic, unlisted, sent_at)
         batch, position, sealed = partition.append(key, value, headers, timestamp, size, sent_at, may_move)
         if batch is None:
@@ -142,7 +144,7 @@ class Accumulator:
             number = self.choice.choose(name, None, value, topic.partitions)
             partition = topic.partitions.get(number)
             if partition is None:
-                unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size, surplus)
+                unlisted = PreparedRecord(name, key, value, headers, number, timestamp, size)
                 return self._add_unplaced(topic, unlisted, sent_at)
             # ``may_move`` is not passed: the second choice is final. Otherwise a partitioner that alternates would
             # never place the record.
@@ -150,13 +152,66 @@ class Accumulator:
             assert batch is not None
         # This runs once per batch. All work that is done for each record costs throughput.
         if position == 0:
-            self.begun(topic, partition, batch, sent_at is None)
+            self._register(topic, partition, batch, sent_at is None)
             self._dispatcher.begun(partition, batch)
             if sealed:
                 self._dispatcher.offer(partition)
         return batch, position
 
-    def begun(
+    def add(self, record: PreparedRecord) -> tuple[BatchResult, int]:
+        """Add a record that was prepared as a pending one. If it gets a place in a batch, its surplus is released."""
+        topic = self.topics.get(record.topic)
+        if topic is None or not topic.is_open:
+            return self._add_pending(record)
+        if record.partition is not None and record.partition not in topic.partitions:
+            return self._add_unplaced(topic, record, None)
+        place = self.append(*record[:6], record.size - record.surplus)
+        self._budget.release(record.surplus)
+        return place
+
+    def append_lists(
+        self, topic: TopicProducer, number: int | None, lists: RecordLists, charges: list[int], start: int, stop: int
+    ) -> tuple[ProducerBatch, int, int]:
+        """Add records from ``start`` up to ``stop`` to one batch. Returns ``batch``, ``index`` of the first, ``count``.
+
+        ``count`` is at least 1, and less than requested if the batch is full. A partition is chosen if ``number`` is
+        None. ``charges`` has, for each record, the bytes of ``buffer_memory`` that the records up to it use in total.
+        """
+        self.choice.report_sealed()
+        while True:
+            partition = self._chosen(topic, number)
+            batch, index, count = partition.append_lists(lists, charges, start, stop)
+            if batch is not None:
+                if index == 0:
+                    self._register(topic, partition, batch)
+                    self._dispatcher.begun(partition, batch)
+                return batch, index, count
+            self._dispatcher.offer(partition)
+
+    def append_encoded(
+        self, topic: TopicProducer, number: int | None, records: EncodedRecords, size: int
+    ) -> ProducerBatch:
+        """Add encoded records as a batch of their own. A partition is chosen if ``number`` is None.
+
+        ``size`` is the bytes of ``buffer_memory`` that the records use; the caller releases them if this raises.
+        """
+        self.choice.report_sealed()
+        partition = self._chosen(topic, number)
+        batch, _, _ = partition.append_encoded(records, size)
+        assert batch is not None
+        self._register(topic, partition, batch)
+        self._dispatcher.offer(partition)
+        return batch
+
+    def _chosen(self, topic: TopicProducer, number: int | None) -> PartitionProducer:
+        if number is None:
+            number = self.choice.choose(topic.name, None, None, topic.partitions)
+        partition = topic.partitions.get(number)
+        if partition is None:  # the topic was created again while the caller waited for room
+            raise wrong_partition(topic.name, topic.partitions, number)
+        return partition
+
+    def _register(
         self, topic: TopicProducer, partition: PartitionProducer, batch: ProducerBatch, is_ordered: bool = True
     ) -> None:
         """Register a batch that was begun. Call it before any step that can raise, so that the batch is settled."""
@@ -183,7 +238,7 @@ class Accumulator:
             yield from topic.partitions.values()
 
     async def open_topic(self, name: str, partition: int | None = None) -> TopicProducer:
-        """The topic, once metadata has it and its ``partition``, and no earlier record is pending.
+        """Wait until metadata has the topic and its ``partition``, and no earlier record is pending. Returns the topic.
 
         Raises the errors of ``Client.topic``, and UnknownTopic if the partition does not exist after ``max_block``.
         """
@@ -216,20 +271,20 @@ class Accumulator:
         if topic.update(view):
             for partition in topic.partitions.values():
                 leader = view.leader_of(partition.topic_partition)
-                known = view.partition(partition.topic_partition)
-                epoch = None if known is None else known.leader_epoch
+                metadata = view.partition(partition.topic_partition)
+                epoch = None if metadata is None else metadata.leader_epoch
                 self._dispatcher.act(partition, partition.led_by(None if leader is None else leader.node_id, epoch))
         # The batches are taken out before they fail, because a caller that wakes up may send to the topic and call this
         # again.
         vanished, topic.vanished = topic.vanished, []
-        for each in vanished:
-            number = each.topic_partition.partition
-            self._settlement.fail_partition(each, wrong_partition(topic.name, topic.partitions, number))
+        for partition in vanished:
+            number = partition.topic_partition.partition
+            self._settlement.fail_partition(partition, wrong_partition(topic.name, topic.partitions, number))
         if topic.unplaced is not None and topic.is_known:
             self._place(topic, topic.unplaced, self._timers.now())
 
     def _topic(self, name: str) -> TopicProducer:
-        """Return the topic. If metadata does not have it, a task asks for it, and records are pending meanwhile."""
+        """Find the topic. If metadata does not contain it, a task asks for it, and records are pending meanwhile."""
         topic = self.topics.get(name)
         if topic is None:
             now = self._timers.now()
@@ -271,7 +326,7 @@ class Accumulator:
             topic = self._topic(record.topic)
             # Metadata has had the topic already, so no earlier record is pending.
             if topic.is_open:
-                return self.append(*record)
+                return self.add(record)
         assert topic.pending is not None
         return topic.pending, topic.pending.add(record, self._timers.now())
 
@@ -314,14 +369,13 @@ class Accumulator:
             await asyncio.sleep(0)
 
     def _move(self, record: PreparedRecord, sent_at: float) -> tuple[BatchResult, int]:
-        """Return the new place of a pending record. An error concerns this record alone, so its own delivery raises
-        it."""
+        """Move a pending record. Returns its new place; an error is raised by the record's own delivery."""
         # While pending, the record was charged for its objects. In a batch it needs only its bytes.
         if record.surplus:
             self._budget.release(record.surplus)
             record = PreparedRecord(*record[:6], record.size - record.surplus)
         try:
-            return self.append(*record, sent_at)
+            return self.append(*record[:7], sent_at)
         except Exception as error:  # noqa: BLE001 - the record's delivery raises it
             return self._settlement.fail_record(record, error), 0
 
@@ -426,12 +480,11 @@ class Accumulator:
         unplaced.move(unplaced.places)
 
 
-def wrong_partition(topic: str, known: Iterable[int], number: object) -> SerializationError | UnknownTopic:
-    """Return the error for a partition that is not an int, or that is not one of the ``known`` partitions of the
-    topic."""
+def wrong_partition(topic: str, listed: Iterable[int], number: object) -> SerializationError | UnknownTopic:
+    """Return the error for a partition that is not an int, or not one of the topic's ``listed`` partitions."""
     if type(number) is not int:
         return SerializationError(f"partition of a record for topic {topic!r} must be an int or None, got {number!r}")
-    last = max(known, default=-1)
+    last = max(listed, default=-1)
     if 0 <= number < last:  # the numbers have a gap
         message = f"brokers list no partition={number} of topic {topic!r}, which has partition {last}"
     else:

@@ -31,7 +31,7 @@ from .batch import BatchFactory, ProducerBatch
 from .counters import ProducerCounters
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .dispatch import Dispatcher
-from .outcome import FENCED, UNUSABLE_IDS, BatchOutcome, classify
+from .outcome import FENCED, UNUSABLE_IDS, BatchOutcome, classify, write_refused
 from .partition import PartitionProducer
 from .settle import Settlement
 from .split import Parts, halves, without
@@ -232,8 +232,6 @@ class Answers:
 
     def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str) -> KafkaError:
         if self._transactional_id is not None and code in FENCED:
-            from .transactions.requests import write_refused  # imported here, because other producers do not need it
-
             return write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if self._transactional_id is None and code in UNUSABLE_IDS:
             # Not ``error_for``: no producer has taken over. Brokers explain these codes by a transactional id.

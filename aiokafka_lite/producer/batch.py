@@ -28,6 +28,8 @@ _NO_LIMIT = 2**62
 class ProducerBatch(BatchResult):
     """Records that are sent, retried and settled together.
 
+    Hot: a batch may hold a single record, so its attributes are not grouped in further objects.
+
     Its partition (``PartitionProducer``) is the only writer of the attributes here; ``Settlement`` settles the result.
 
      - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
@@ -104,8 +106,7 @@ class ProducerBatch(BatchResult):
         return self.sent_to not in (None, ZERO_UUID, topic_id)
 
     def encode(self, transactional: bool = False) -> bytearray:
-        """Return the batch in wire format: the builder's own buffer. The records are encoded and compressed only
-        once."""
+        """Encode and compress the batch, once. Returns the builder's own buffer."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence, transactional)
 
     def __repr__(self) -> str:
@@ -126,25 +127,23 @@ class BatchFactory:
         self._ratio = 1.0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """The uncompressed bytes of records that a batch is expected to take."""
         return int((self._max_size - HEADER_SIZE) / self._ratio)
 
     def new(self, partition: TopicPartition, opened: float) -> ProducerBatch:
-        """Return an empty batch whose delivery timeout counts from ``opened``."""
+        """Make an empty batch whose delivery timeout counts from ``opened``."""
         builder = BatchBuilder(self._codec, self._level, self._max_size, self._ratio)
         return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> ProducerBatch:
-        """Return a batch of encoded records. It takes no more records."""
+        """Make a batch of encoded records. It takes no more records."""
         builder = BatchBuilder(self._codec, self._level, self._max_size)
         builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
         return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
 
     def part_of(self, whole: ProducerBatch) -> ProducerBatch:
-        """Return an empty batch without a size limit, for some records of ``whole``. It expires together with
-        ``whole``.
-        """
+        """Make an empty batch without a size limit for some records of ``whole``. Both expire together."""
         # With a limit, the builder could refuse a record, which would then be in none of the parts.
         builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
         part = ProducerBatch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)

@@ -151,14 +151,14 @@ def _copied(error: Exception) -> Exception:
     """Return a copy without a traceback."""
     kind = type(error)
     try:
-        made: Exception = kind.__new__(kind, *error.args)
+        copy: Exception = kind.__new__(kind, *error.args)
     except TypeError:  # the constructor of the class takes other arguments
         return error
-    made.args = error.args
-    made.__dict__.update(error.__dict__)
-    made.__cause__ = error.__cause__
-    made.__suppress_context__ = error.__suppress_context__
-    return made
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    copy.__suppress_context__ = error.__suppress_context__
+    return copy
 
 
 class BatchResult:
@@ -167,7 +167,7 @@ class BatchResult:
     Each caller gets its own copy of the error. The traceback of a raised error refers to frames, and a frame may hold
     deliveries, which refer to this result. The garbage collector cannot find that cycle (``Delivery``).
 
-    ``moved`` has the new place of each record, as (result, index). ``base_offset`` is ``UNKNOWN_OFFSET`` until the
+    ``moved`` contains the new place of each record, as (result, index). ``base_offset`` is ``UNKNOWN_OFFSET`` until the
     records are delivered, and ``log_append_time`` -1 unless the broker sets timestamps (milliseconds).
     ``log_start_offset`` is the first offset of the partition at that time, -1 if it is not known.
     """
@@ -222,7 +222,7 @@ class BatchResult:
             )
 
     def wait(self) -> asyncio.Future[None]:
-        """Return a future for one waiter, done when this result is settled. It never carries an error."""
+        """Make a future for one waiter, done when this result is settled. It never carries an error."""
         self.check_process()
         if self._waiters:
             # The loop is looked up once for all waiters, because the lookup asks the system for the process id on
@@ -265,7 +265,7 @@ class BatchResult:
         self._settle()
 
     def move(self, places: list[tuple[BatchResult, int]]) -> None:
-        """Move the records to other groups; ``places`` has the new place of each record."""
+        """Move the records to other groups; ``places`` contains the new place of each record."""
         self.moved = places
         self._settle()
 
@@ -275,6 +275,7 @@ class BatchResult:
             self._failure.is_observed = True
 
     def _settle(self) -> None:
+        assert not self.settled, "a result is settled once"
         self.settled = True
         waiters, self._waiters = self._waiters, None
         if waiters is not None:
@@ -353,7 +354,7 @@ class Delivery:
 
     @property
     def batch_result(self) -> BatchResult:
-        """The result of the batch that has the record now: a split moves records to other batches."""
+        """The result of the batch that contains the record now: a split moves records to other batches."""
         return self._follow()
 
     def __reduce__(self) -> NoReturn:
@@ -366,9 +367,7 @@ class Delivery:
         return result.settled
 
     def result(self) -> RecordMetadata:
-        """Return the record's metadata, without waiting. Raises its error, or IllegalStateError if it is not settled
-        yet.
-        """
+        """Return the record's metadata. Raises its error, or IllegalStateError if it is not settled yet."""
         result = self._follow()
         if (error := result.error) is not None:
             result.observe()
@@ -379,8 +378,7 @@ class Delivery:
         return self._metadata(result)
 
     def exception(self) -> Exception | None:
-        """Return the record's error; None if the record was delivered. Raises IllegalStateError before it is
-        settled."""
+        """Return the record's error; None if it was delivered. Raises IllegalStateError if it is not settled yet."""
         result = self._follow()
         if not result.settled:
             self.result()
@@ -408,7 +406,7 @@ class Delivery:
         return await self
 
     def future(self) -> asyncio.Future[RecordMetadata]:
-        """Return a future of the delivery, for ``asyncio.wait`` and ``add_done_callback``. Each call makes a new one.
+        """Make a future of the delivery, for ``asyncio.wait`` and ``add_done_callback``.
 
         Cancelling the future ends only the wait, and the record is still sent. Call it in the event loop.
         """
@@ -467,3 +465,10 @@ class Delivery:
 
 
 setattr(Delivery, "__getattr__", named_elsewhere(DELIVERY))  # noqa: B010 - type checkers must not see it
+
+
+def failed_delivery(topic: object, error: Exception) -> Delivery:
+    """Return the promise of a record that has failed with this error."""
+    result = BatchResult(str(topic), -1)
+    result.fail(error, FailureLog(error, logging.DEBUG))
+    return Delivery(result, 0, -1, -1, -1)

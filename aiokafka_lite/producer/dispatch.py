@@ -105,7 +105,7 @@ class Dispatcher:
     # From batches to queues.
 
     def begun(self, partition: PartitionProducer, batch: ProducerBatch) -> None:
-        """The partition has a new open batch: send it after ``linger``, or after this iteration of the loop.
+        """Send the new open batch of a partition after ``linger``, or after this iteration of the loop.
 
         No batch lingers while senders wait for room. A lone record is sent in this iteration: if the previous requests
         carried one record each, no other record is expected.
@@ -137,8 +137,8 @@ class Dispatcher:
 
     def _send_begun(self, queue: ReadyQueue, ready: list[Ready]) -> None:
         if not queue.send_now(ready[0], ready[1:]):
-            for each in ready:
-                queue.put_nowait(each)
+            for entry in ready:
+                queue.put_nowait(entry)
 
     def _linger_until(self, partition: PartitionProducer, end: float) -> None:
         self._lingering.add(partition)
@@ -198,6 +198,7 @@ class Dispatcher:
             if pause <= 0:
                 self._resume(partition)
             else:
+                assert partition not in self._pauses, "a partition that backs off has one timer"
                 self._pauses[partition] = self._timers.at(self._timers.now() + pause, self._resume, partition)
 
     def _resume(self, partition: PartitionProducer) -> None:

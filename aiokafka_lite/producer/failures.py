@@ -106,7 +106,7 @@ class Failures:
         return self
 
     async def __anext__(self) -> FailedRecord:
-        """Return the next failed record. A cancelled wait loses no record.
+        """Wait for the next failed record. A cancelled wait loses no record.
 
         Raises IllegalStateError in a forked process: the producer's tasks are in its parent.
         """
@@ -158,7 +158,7 @@ class FailureStreams:
         self._is_over = False
 
     def open(self, max_bytes: int) -> Failures:
-        """Return a new stream."""
+        """Open a new stream."""
         stream = Failures(max_bytes, self._check_process)
         self._streams.add(stream)
         if self._is_over:
@@ -170,7 +170,7 @@ class FailureStreams:
         self._on_failure = callback
 
     def batch_failed(self, batch: ProducerBatch, results: Mapping[int, BatchResult] | None = None) -> None:
-        """Report a failed batch, or only some of its records, if ``results`` has their results by index."""
+        """Report a failed batch, or only some of its records, if ``results`` contains their results by index."""
         if self._on_failure is not None:
             failed_result = batch if results is None else next(iter(results.values()))
             error = failed_result.error

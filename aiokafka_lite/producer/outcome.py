@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..errors import BrokerError, ErrorCode
+from ..errors import BrokerError, ErrorCode, error_for
 from .batch import ProducerBatch
 
 
@@ -25,6 +25,8 @@ _UNKNOWN_SEQUENCE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_P
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 UNUSABLE_IDS = (*FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 """The codes with which brokers refuse a producer id, or its epoch."""
+FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
+
 # Brokers find these errors before they append. NOT_ENOUGH_REPLICAS_AFTER_APPEND is found after it, so it is not here.
 _NOT_APPENDED = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -83,3 +85,16 @@ def frees_numbers(error: BaseException, batch: ProducerBatch) -> bool:
     if batch.may_be_written or not isinstance(error, BrokerError):
         return False
     return not error.code.retriable and error.code not in _UNKNOWN_SEQUENCE
+
+
+def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
+    """Return the possible reasons why brokers refuse the epoch of a transactional producer."""
+    return (
+        f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
+        f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
+    )
+
+
+def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
+    """Return the error of a batch whose epoch was refused. The answer to the abort decides whether it is final."""
+    return error_for(code, f"{attempt}: {fenced_reason(transactional_id, transaction_timeout)}; {FENCED_ADVICE}")

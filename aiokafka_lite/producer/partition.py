@@ -168,7 +168,7 @@ class PartitionProducer(PartitionBatches):
     # Batches to send.
 
     def take(self) -> ProducerBatch | None:
-        """Return the next batch to send now, with sequence numbers; None if there is none or it may not be sent yet.
+        """Take the next batch to send now, with sequence numbers. Returns None if none may be sent yet.
 
         The caller sends it at once, and reports exactly one of ``delivered``, ``failed``, ``refused``, ``split`` later.
         """
@@ -190,6 +190,7 @@ class PartitionProducer(PartitionBatches):
         if batch is self.open:
             self.seal()
         del self.unsent[0]
+        assert not batch.settled, "a settled batch is not sent again"
         self.sent.append(batch)
         self.in_flight += 1
         batch.attempts += 1
@@ -211,7 +212,9 @@ class PartitionProducer(PartitionBatches):
         if self.sequences is not None:
             self.sequences.acknowledged(batch, self.sent)
         if not batch.settled:
-            self.sent.remove(batch)  # the batch is the first one, because brokers answer in order
+            is_draining = self.state is PartitionState.DRAINING
+            assert self.sent[0] is batch or is_draining, "brokers answer in order, so an earlier batch has failed"
+            self.sent.remove(batch)
             self._left(batch)
             self._backoff = None  # the next outage begins with the shortest pause
         return self._after_answer()
@@ -271,6 +274,7 @@ class PartitionProducer(PartitionBatches):
             # No byte may get lost in the division. It would never be released, and ``buffer_memory`` would shrink
             # permanently.
             parts[0].reserved += rest
+            assert sum([part.reserved for part in parts]) == batch.reserved, "the parts share all of its memory"
             # The partition must drain before the parts are sent. It does not pause, because the broker is healthy.
             self._happened(PartitionEvent.FAILED)
         return self._after_answer()
@@ -310,11 +314,11 @@ class PartitionProducer(PartitionBatches):
 
     def led_by(self, leader: int | None, leader_epoch: int | None) -> Next:
         """Apply the leader that metadata names; None if there is no leader."""
-        known = self.leader_epoch
-        newer = leader_epoch is not None and known is not None and leader_epoch > known
+        known_epoch = self.leader_epoch
+        newer = leader_epoch is not None and known_epoch is not None and leader_epoch > known_epoch
         # A missing leader, or a leader without an epoch, must not erase the newest known epoch. Otherwise the next
         # leader could not count as newer than the failed one.
-        self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known
+        self.leader, self.leader_epoch = leader, leader_epoch if leader_epoch is not None else known_epoch
         # No request is in flight and no pause runs, so the new leader can be used at once.
         if self.state is PartitionState.LEADERLESS:
             return self.resume()
@@ -349,6 +353,7 @@ class PartitionProducer(PartitionBatches):
         if self.leader is None:
             self._happened(PartitionEvent.LEADER_UNKNOWN)
             return Next.NOTHING
+        assert not self.in_flight, "all requests are answered before the next level (rule 3)"
         self._happened(PartitionEvent.LEADER_KNOWN)
         # From now on, entries in the queue of the old leader are stale. Without the level, its sender would take a
         # batch and send it to a broker that does not lead the partition.
@@ -387,6 +392,7 @@ class PartitionProducer(PartitionBatches):
         self.open = None
 
     def _after_answer(self) -> Next:
+        assert self.in_flight >= 0, "each request is answered once"
         if self.state is PartitionState.DRAINING and not self.in_flight:
             self._happened(PartitionEvent.DRAINED)
             # The batches go to the front in their order, so that the oldest batch is sent again first.

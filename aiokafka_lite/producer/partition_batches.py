@@ -137,8 +137,7 @@ class PartitionBatches:
         """Add records from ``start`` up to ``stop`` to one batch until it is full. Returns ``batch, index, count``.
 
         ``index`` is the place of the first added record, ``count`` the number of added records. ``batch`` is None if
-        the open batch was full; the batch is sealed then.
-        ``charges`` is as in ``BulkAppender.append_lists``.
+        the open batch was full; the batch is sealed then. ``charges`` is as in ``Accumulator.append_lists``.
         """
         batch = self.open
         if batch is None:
@@ -180,6 +179,7 @@ class PartitionBatches:
         # The batch remembers the broker, because the leader may change before the batch leaves. The load must be taken
         # from the broker that it was added to.
         if self.broker is not None:
+            assert batch.queued_for is None, "a batch counts for the load of one broker"
             batch.queued_for, batch.queued_bytes = self.broker, batch.builder.size
             self._load[self.broker] += batch.queued_bytes
 
@@ -212,6 +212,7 @@ class PartitionBatches:
     def _left(self, batch: ProducerBatch) -> None:
         if batch.queued_for is not None:
             self._load[batch.queued_for] -= batch.queued_bytes
+            assert self._load[batch.queued_for] >= 0, "the load of a broker is the bytes of its sealed batches"
             batch.queued_for = None
 
     def delayed(self, error: Exception) -> None:

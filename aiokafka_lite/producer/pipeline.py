@@ -26,10 +26,11 @@ from ..protocol.messages import InitProducerIdRequest
 from ..serialization.serializer import Serialization
 from ..settings.config import ProducerConfig
 from .accept.accept import Acceptor
-from .accept.append_bulk import BulkAppender
 from .accept.arrow import ArrowAcceptor
+from .accept.hot_path import HotPath
 from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
+from .admission import Admission
 from .answers import Answers
 from .batch import BatchFactory
 from .buffer_memory import BufferMemory
@@ -71,7 +72,7 @@ class Pipeline:
         clock: Callable[[], float],
         service: Service,
     ) -> None:
-        self._client = client
+        self.client: Client = client
         self._failures = failures
         self._service = service
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -106,24 +107,24 @@ class Pipeline:
             ids=self.ids,
             spawn=self._spawn,
         )
-        self.room: BufferMemory = BufferMemory(budget, config.max_block, service, self.accumulator.flush)
-        self.acceptor: Acceptor = Acceptor(
-            self.accumulator, self.settlement, self.room, config, serialization, interceptors, clock, service
-        )
-        appender = BulkAppender(self.accumulator, self._dispatcher)
+        self.memory: BufferMemory = BufferMemory(budget, config.max_block, service, self.accumulator.flush)
+        self.admission: Admission = Admission()
+        path = HotPath(self.accumulator, self.admission, budget, config, serialization, interceptors, clock)
+        self.acceptor: Acceptor = Acceptor(path, self.admission, self.memory, config, serialization, service)
+        is_plain = not interceptors and serialization.plain_keys and serialization.plain_values
         self.many_acceptor: ManyAcceptor = ManyAcceptor(
             self.acceptor,
             self.accumulator,
-            appender,
-            self.room,
+            self.memory,
+            self.admission,
             config,
             clock,
             service,
             on_refused=self.record_refused,
-            takes_lists=not interceptors and serialization.plain_keys and serialization.plain_values,
+            takes_lists=is_plain,
         )
         self.arrow_acceptor: ArrowAcceptor = ArrowAcceptor(
-            self.accumulator, appender, self.room, batches, config, clock, service, self.acceptor
+            self.accumulator, self.memory, self.admission, batches, config, clock, service, is_plain
         )
         self.transactions: TransactionManager | None = self._make_transactions(config)
 
@@ -140,9 +141,10 @@ class Pipeline:
         )
 
         return TransactionManager(
-            self._client,
+            self.client,
             config,
             self.ids,
+            admission=self.admission,
             settlement=self.settlement,
             accumulator=self.accumulator,
             dispatcher=self._dispatcher,
@@ -173,8 +175,8 @@ class Pipeline:
 
     async def start(self) -> None:
         """Start the tasks of the pipeline, as children of the producer. Returns when transactions can begin."""
-        self._client.on_view_change(self._view_changed)
-        self._client.standstill.watch(lambda: repr(self._service), [self._waits])
+        self.client.on_view_change(self._view_changed)
+        self.client.standstill.watch(lambda: repr(self._service), [self._waits])
         self._spawn(self._fail_deliveries_at_end, "deliveries")
         if self.transactions is not None:
             await self.transactions.start()
@@ -183,10 +185,10 @@ class Pipeline:
         from .waits import waits  # imported here: a producer that works for a moment does not need it
 
         return waits(
-            self._client,
+            self.client,
             self.accumulator.topics.values(),
             self.settlement.partitions(),
-            self.room,
+            self.memory,
             None if self.transactions is None else self.transactions.waiting_error,
             self.counters.records_delivered,
         )
@@ -228,7 +230,7 @@ class Pipeline:
             if not isinstance(error, Exception):
                 error = KafkaTimeout("the producer was closed before the record was acknowledged")
             log = FailureLog(error)
-            self.settlement.refuse(error)
+            self.admission.end(error)
             self.accumulator.fail_pending(error, log)
             self.settlement.end(error, log)
             self._failures.end()
@@ -241,8 +243,8 @@ class Pipeline:
 
     async def _obtain_producer_id(self) -> None:
         assert self.ids is not None
-        backoff = self._client.retry_backoff()
-        outages = self._client.outages
+        backoff = self.client.retry_backoff()
+        outages = self.client.outages
         while self.ids.newest is None:
             try:
                 self.ids.received(await self._ask_for_producer_id())
@@ -269,7 +271,7 @@ class Pipeline:
     async def _ask_for_producer_id(self) -> ProducerIdAndEpoch:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         try:
-            answer = await self._client.send(request, retry=False)
+            answer = await self.client.send(request, retry=False)
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{error}; without it, set idempotence=False") from error
         if answer.error_code:
@@ -292,9 +294,9 @@ class Pipeline:
             self.counters,
             self.senders.metrics(),
             client,
-            buffered_bytes=self.room.budget.used,
+            buffered_bytes=self.memory.budget.used,
             buffer_memory=buffer_memory,
-            senders_waiting=self.room.waiting,
+            senders_waiting=self.memory.waiting,
             batches_unsettled=len(self.settlement.unsettled),
             transactions=None if self.transactions is None else self.transactions.metrics(),
         )

@@ -64,8 +64,11 @@ class ProduceRequests:
             versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
 
     def make(self, in_flight: list[InFlightBatch], *, takes_topic_ids: bool) -> tuple[ProduceRequest, int | None]:
-        """Return the request, and the newest version that can carry it: topics without a known id need names."""
-        known = self._client.view.topics
+        """Make the request. Returns it with the newest version that can carry it.
+
+        Topics without a known id need names.
+        """
+        known_topics = self._client.view.topics
         topics: dict[str, ProduceRequestTopic] = {}
         transactional = self._transactional_id is not None
         is_generation_1 = self._ids is not None and self._ids.generation < 2
@@ -75,7 +78,7 @@ class ProduceRequests:
             name, number = partition.topic_partition
             topic = topics.get(name)
             if topic is None:
-                topic_id = known[name].topic_id
+                topic_id = known_topics[name].topic_id
                 names_topics = names_topics or topic_id == ZERO_UUID
                 topic = topics[name] = ProduceRequestTopic(name=name, topic_id=topic_id, partition_data=[])
             records = batch.encode(transactional)
@@ -111,18 +114,18 @@ class ProduceRequests:
         The batch of an omitted or repeated partition must get a result as well: it is retried as after a lost response.
         """
         names = self._client.view.topic_names
-        found: dict[tuple[str, int], ProduceResponsePartition | None] = {}
+        by_place: dict[tuple[str, int], ProduceResponsePartition | None] = {}
         for topic in response.responses:
             # An answer by topic id is matched with the present metadata. If the topic was deleted since the request,
             # its name is not found, and its batches are retried.
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 place = name, answer.index
-                found[place] = None if place in found else answer
+                by_place[place] = None if place in by_place else answer
         answers: list[ProduceResponsePartition] = []
         for _, batch in in_flight:
             place = batch.topic, batch.partition
-            answers.append(found.get(place) or _without_answer(batch.partition, is_repeated=place in found))
+            answers.append(by_place.get(place) or _without_answer(batch.partition, is_repeated=place in by_place))
         return answers
 
 

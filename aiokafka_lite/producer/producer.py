@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 import random as _random
-import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ..aio.deadline import deadline, within
 from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.client import Client
-from ..cluster.metadata import ClusterView, PartitionView
-from ..errors import ErrorCode, IllegalStateError, KafkaError
+from ..cluster.metadata import PartitionView
 from ..method_names import PRODUCER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
-from ..serialization.headers import Headers
 from ..serialization.serializer import GivenSerializer, Serialization
-from ..types import Compression, K_contra, RecordMetadata, V_contra
-from .accept.accept import Acceptor, largest_pending_record
-from .accept.arguments import ValuesAndKeys
-from .accept.bulk import BulkDelivery, Written
+from ..types import Compression, GroupMetadata, K_contra, OffsetAndMetadata, TopicPartition, V_contra
 from .counters import ProducerCounters
-from .delivery import Delivery, FailureLog, settled
 from .failures import Failures, FailureStreams
 from .interceptor import Interceptors, ProducerInterceptor
 from .partitioning.interface import Partitioner
 from .partitioning.partitioner import DefaultPartitioner
 from .pipeline import Pipeline
-from .results import SendResults, SinglePiece
+from .record import largest_pending_record
+from .record_calls import RecordCalls, bounded
 from .settings import ProducerSettings, configs
-from .transactions.transaction import Transaction, TransactionCalls
+from .transaction import Transaction
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
     from ..cluster.otlp import MetricsReport
+    from ..errors import KafkaError
     from ..net.metrics import BrokerTraffic
     from ..settings.config import ProducerConfig
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
+    from .transactions.detached_transaction import DetachedTransaction
     from .transactions.transactions import TransactionManager
 
 CLOSE_TIMEOUT = 30.0
@@ -52,7 +46,7 @@ ABRUPT_CLOSE_TIMEOUT = 4.0
 """Seconds that ``close`` waits for acknowledgements when the body of ``async with`` has raised."""
 
 
-class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
+class Producer(RecordCalls[K_contra, V_contra], Component):
     """Writes records to a cluster. No record is lost, reordered within its partition, or written twice.
 
     Use it as ``async with Producer("localhost:9092") as producer``, or call ``start`` and ``close``. The constructor
@@ -72,9 +66,6 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     kept, because a partition has one batch in flight. With ``acks=0`` the broker does not answer, so a lost record is
     neither detected nor retried.
     """
-
-    # The acceptor exists after the start; every call checks that first.
-    _acceptor: Acceptor
 
     if not TYPE_CHECKING:
         __getattr__ = named_elsewhere(PRODUCER)
@@ -107,6 +98,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         self._serialization = Serialization(key_serializer, value_serializer)
         self._failures = FailureStreams(self._service.check_process)
         self._pipeline: Pipeline | None = None
+        self._check = self._service.check
 
     # Lifetime.
 
@@ -148,178 +140,88 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     async def _close_after_error(self) -> None:
         await self.close(ABRUPT_CLOSE_TIMEOUT)
 
-    def _running(self) -> Pipeline:
-        assert self._pipeline is not None, "the producer has started"
-        return self._pipeline
-
-    # Records.
-
-    async def send(
-        self,
-        topic: str,
-        value: V_contra | None = None,
-        *,
-        key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-        timeout: float | None = None,
-    ) -> RecordMetadata:
-        """Write a record, and return when it is acknowledged.
-
-        ``timestamp`` is in milliseconds since the epoch; None means now. ``timeout`` bounds the whole call, in seconds.
-        Without it, the call waits for room and for metadata for ``max_block`` seconds, and for the acknowledgement for
-        ``delivery_timeout`` seconds. Cancelling the call, or its timeout, ends only the wait: an accepted record is
-        sent in any case.
-
-        Raises SerializationError, InvalidTopic, UnknownTopic and RecordTooLarge for a wrong record or argument, and
-        ConfigurationError for a wrong ``timeout``. Raises KafkaTimeout, and BrokerError and its subclasses. Raises
-        IllegalStateError if the producer is not running, or if the partitioner raises another error than a KafkaError.
-        """
-        if timeout is not None:
-            check_timeout(timeout)
-            sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, sending, _late(self._client, topic, partition, "acknowledged", timeout))
-        self._service.check()
-        try:
-            accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
-            return await (accepted if isinstance(accepted, Delivery) else await accepted)
-        except KafkaError:
-            # Also of a record that was on its way when the transaction failed.
-            if self._acceptor.deferred is None:
-                raise
-            return RecordMetadata(topic, -1 if partition is None else partition, -1, -1, -1, -1)
-
-    async def put(
-        self,
-        topic: str,
-        value: V_contra | None = None,
-        *,
-        key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-        timeout: float | None = None,
-    ) -> Delivery:
-        """Accept a record, waiting for room in ``buffer_memory``, and return its promise.
-
-        Use it to write many records. While there is room, it is as fast as ``send_nowait``. Without room, it waits, so
-        the caller is as fast as the brokers. ``timeout`` bounds the wait in seconds; without it, the bound is
-        ``max_block``. When cancelled, the record is not accepted.
-
-        Raises the errors of ``send`` for a wrong record, and KafkaTimeout. Later errors, UnknownTopic among them, are
-        raised by the ``Delivery``.
-        """
-        if timeout is not None:
-            check_timeout(timeout)
-            putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, putting, _late(self._client, topic, partition, "accepted", timeout))
-        self._service.check()
-        try:
-            accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
-            return accepted if isinstance(accepted, Delivery) else await accepted
-        except KafkaError as error:
-            if error is not self._acceptor.deferred:
-                raise
-            return self._acceptor.failed(topic, error)
-
-    def send_nowait(
-        self,
-        topic: str,
-        value: V_contra | None = None,
-        *,
-        key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Accept a record now and return its promise. Raises BufferFull if ``buffer_memory`` has no room for it.
-
-        A record for an unknown topic or partition is pending until metadata has it, for at most ``max_block`` seconds.
-        Raises the errors of ``send`` for a wrong record; later errors, UnknownTopic among them, are raised by the
-        ``Delivery``. Raises IllegalStateError if a serializer is async.
-        """
-        self._service.check()
-        try:
-            return self._acceptor.accept_nowait(topic, value, key, headers, partition, timestamp)
-        except KafkaError as error:
-            if error is not self._acceptor.deferred:
-                raise
-            return self._acceptor.failed(topic, error)
-
-    async def send_many(
-        self,
-        topic: str,
-        values: Iterable[V_contra | None],
-        *,
-        keys: Iterable[K_contra | None] | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-        timeout: float | None = None,
-    ) -> SendResults:
-        """Write many records, waiting for room, and return the result of each, in their order.
-
-        The results are a sequence. The sequence has an error for each record that is refused or not delivered, and a
-        ``RecordMetadata`` for each other record. ``keys`` has one key for each value; ``headers``, ``partition`` and
-        ``timestamp`` are the same for all. Cancelling the call, or its ``timeout`` in seconds, ends only the wait:
-        accepted records are sent in any case. Bytes and str are the fastest: without serializers, interceptors and a
-        partitioner of your own, no Python code runs for a single record.
-
-        Raises SerializationError if ``values`` or ``keys`` are not iterables of the same length. Raises
-        IllegalStateError if the producer is not running, and KafkaTimeout if there is no room for ``max_block``
-        seconds.
-        """
-        self._service.check()
-        if (deferred := self._acceptor.deferred) is not None:
-            values_left, _ = ValuesAndKeys(topic, values, keys).take(sys.maxsize)
-            return SendResults([SinglePiece(topic, [deferred] * len(values_left), FailureLog(deferred, logging.DEBUG))])
-        self._acceptor.check_writable()
-        with _bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
-            given = ValuesAndKeys(topic, values, keys)
-            pieces = await self._running().many_acceptor.accept(topic, given, headers, partition, timestamp)
-            for piece in pieces:
-                await settled(piece.open)
-            return SendResults(pieces)
-
-    async def send_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> list[Written]:
-        """Write the rows of an Arrow table or record batch. Returns their offsets when all are acknowledged.
-
-        The column ``value`` is required: binary or string. Optional columns are ``key`` (binary or string), ``headers``
-        (a list of structs of ``key`` and ``value``), ``partition`` (integer) and ``timestamp`` (a timestamp, or integer
-        milliseconds). Rows of a partition stay in order. No Python object is made for a row, so serializers and
-        interceptors cannot be used. ``timeout`` bounds the whole call, in seconds; accepted rows are sent in any case.
-
-        Raises SerializationError, RecordTooLarge, UnknownTopic and InvalidTopic before anything is sent. When all rows
-        are settled, raises the error of the first row that was not written. Raises KafkaTimeout, and ConfigurationError
-        without the extra ``arrow``.
-        """
-        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not acknowledged"):
-            return await (await self.put_arrow(topic, table))
-
-    async def put_arrow(self, topic: str, table: object, *, timeout: float | None = None) -> BulkDelivery:
-        """Accept the rows of an Arrow table as ``send_arrow`` does, and return their promise when all are buffered.
-
-        Rows of one call stay in order. Rows of concurrent calls interleave. After a ``timeout``, in seconds, or a
-        cancellation, some of the rows may have been accepted; those are sent.
-        """
-        self._service.check()
-        plain = self._serialization.plain_keys and self._serialization.plain_values
-        if self._interceptors or not plain:
-            raise IllegalStateError(
-                "a producer with serializers or interceptors cannot write columns of Arrow; use another producer"
-            )
-        with _bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
-            return await self._running().arrow_acceptor.accept(topic, table)
+    # Transactions.
 
     def transaction(self, *, timeout: float | None = None) -> Transaction[K_contra, V_contra]:
-        """Return a transaction, for ``async with``: it begins with the body, and is committed or aborted at its end.
+        """Make a transaction, for ``async with``: it begins with the body, and is committed or aborted at its end.
 
         ``timeout`` bounds the wait for the outcome of the previous transaction, and then the commit, in seconds;
         without it, each has ``api_timeout``. One transaction is open at a time.
         """
         check_timeout(timeout)
-        return Transaction(self, self._transactions(), timeout)
+        self._service.check()
+        return Transaction(self._running(), timeout)
+
+    async def begin_transaction(
+        self, *, timeout: float | None = None, defer: Callable[[KafkaError], bool] | None = None
+    ) -> None:
+        """Begin a transaction. Waits until the outcome of the previous one is known, for ``timeout`` seconds.
+
+        ``defer`` is for a program that repeats its work in another transaction; ``ExactlyOnce`` uses it. If the
+        transaction fails with an error for which ``defer`` returns True, ``commit_transaction`` raises the error, and
+        the sends before it do not: a ``Delivery`` has the error, and ``send`` returns metadata with the offset -1.
+
+        Raises IllegalStateError if one is open, and KafkaTimeout. Raises the error that ended the producer:
+        ProducerFenced if another producer with the same ``transactional_id`` has taken over.
+        """
+        check_timeout(timeout)
+        await self._transactions().begin(timeout, defer)
+
+    async def commit_transaction(self, *, timeout: float | None = None) -> None:
+        """Flush, and commit. If it returns, all records and offsets of the transaction are visible together.
+
+        Raises the first failure in the transaction; then nothing is committed, and ``abort_transaction`` must be
+        called. Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; its text says whether the
+        outcome is known. If it is not, the producer continues to request it: call this again to wait for it. Raises
+        ProducerFenced if another producer has taken over. If the call is cancelled before the records are flushed,
+        nothing is committed. If it is cancelled later, the commit continues.
+        """
+        check_timeout(timeout)
+        await self._transactions().commit(timeout)
+
+    async def abort_transaction(self, *, timeout: float | None = None) -> None:
+        """Abort: no record of the transaction becomes visible, and records that are not written yet fail.
+
+        Raises KafkaTimeout after ``timeout`` seconds, by default ``api_timeout``; the abort continues, and the next
+        transaction begins after it. Raises ProducerFenced if another producer has taken over.
+        """
+        check_timeout(timeout)
+        await self._transactions().abort(timeout)
+
+    async def detach_transaction(self, *, timeout: float | None = None) -> DetachedTransaction:
+        """Flush, and leave the transaction open, so that another process can end it with ``end_detached``.
+
+        Afterwards this producer can only be closed; that does not end the transaction. Another producer that starts
+        with the same ``transactional_id`` aborts it, and so does the coordinator after ``transaction_timeout``.
+
+        Raises the first failure in the transaction, and KafkaTimeout after ``timeout`` seconds, by default
+        ``api_timeout``. The transaction is then not detached: call ``abort_transaction``, or close the producer.
+        """
+        check_timeout(timeout)
+        return await self._transactions().detach(timeout)
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets of a group in the open transaction: they are committed together with its records.
+
+        ``offsets`` contains the offset of the next record to read of each partition. ``group_metadata`` is the result
+        of ``Consumer.group_metadata``. With it, the group's coordinator detects a former member. Brokers before Kafka
+        2.5 do not check it; the first such call of a producer logs a warning.
+
+        After an error, and after a cancellation, the transaction can only be aborted. Raises:
+
+         - CommitFailed: the group has taken the partitions away.
+         - KafkaTimeout: ``timeout`` seconds have passed, by default ``api_timeout``.
+         - AuthorizationError: a permission is missing.
+         - ProducerFenced: another producer has taken over.
+         - TypeError or ValueError: an argument is wrong.
+        """
+        await self._transactions().send_offsets(offsets, group_metadata, timeout)
 
     def _transactions(self) -> TransactionManager:
         self._service.check()
@@ -333,8 +235,8 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         Use it after BufferFull. ``put`` does both. Raises KafkaTimeout after ``timeout`` seconds.
         """
         self._service.check()
-        with _bounded(timeout, lambda: "the buffer had no room"):
-            await self._running().room.drain(largest_pending_record(self.config))
+        with bounded(timeout, lambda: "the buffer had no room"):
+            await self._running().memory.drain(largest_pending_record(self.config))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all records that were accepted before this call are settled; no batch lingers meanwhile.
@@ -344,14 +246,14 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         """
         self._service.check()
         pipeline = self._running()
-        with _bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
+        with bounded(timeout, lambda: f"{plural(len(pipeline.settlement.unsettled), 'batch')} had no acknowledgement"):
             await self._service.while_running(pipeline.flush())
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
-        """Return the partitions of a topic, with their leaders and replicas.
+        """Ask for the partitions of a topic, with their leaders and replicas.
 
-        Waits for metadata for ``timeout`` seconds, by default ``max_block``. Raises UnknownTopic, InvalidTopic,
-        AuthorizationError and KafkaTimeout.
+        Waits for metadata for ``timeout`` seconds, by default ``max_block``, and raises KafkaTimeout after that. Raises
+        UnknownTopic, or InvalidTopic for a name that no topic can have. Raises AuthorizationError.
         """
         check_timeout(timeout)
         self._service.check()
@@ -361,7 +263,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
     # Observing.
 
     def failures(self, *, max_bytes: int | None = None) -> Failures:
-        """Return a stream of the records that fail from now on: ``async for failure in producer.failures()``.
+        """Open a stream of the records that fail from now on: ``async for failure in producer.failures()``.
 
         Each item is a ``FailedRecord``, whose error is then not logged. The iteration ends when the producer has ended.
         Records that a call refuses are not in the stream, because the call raises. The stream keeps at most
@@ -384,7 +286,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return self._pipeline.metrics(client, memory)
 
     def health(self, *, max_silence: float = 60.0) -> Health:
-        """Return whether the producer works, for liveness and readiness probes. Call it in the event loop.
+        """Report whether the producer works, for liveness and readiness probes. Call it in the event loop.
 
         It is not live after a failure and after ``close``. A transactional producer is also not live after a final
         error, for example when another producer has fenced it. It is not ready before the start, while it closes, and
@@ -397,7 +299,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return producer_health(self._service, self._client, self._pipeline, max_silence)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+        """Return requests, bytes, latencies and throttle times of each broker, by its id, over all APIs.
 
         A bootstrap address has a negative id. Call it in the event loop.
         """
@@ -405,7 +307,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return self._client.traffic()
 
     def diagnose(self) -> ProducerDiagnosis:
-        """Return the state of the producer, its connections and its event loop, for a bug report: ``print`` it.
+        """Describe the producer, its connections and its event loop, for a bug report: ``print`` the result.
 
         Sends no request and does not wait. Call it in the event loop.
         """
@@ -415,7 +317,7 @@ class Producer(TransactionCalls, Component, Generic[K_contra, V_contra]):
         return producer_diagnosis(self._service, self._client, self.config, self._pipeline, self.metrics())
 
     def __repr__(self) -> str:
-        buffered = 0 if self._pipeline is None else self._pipeline.room.budget.used
+        buffered = 0 if self._pipeline is None else self._pipeline.memory.budget.used
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
 
 
@@ -426,38 +328,8 @@ def _reporter(producer: Producer[Any, Any]) -> Callable[[], MetricsReport]:
     def report() -> MetricsReport:
         from .telemetry import producer_report
 
-        found = reference()
-        assert found is not None, "the owner of the client"
-        return producer_report(found.metrics())
+        owner = reference()
+        assert owner is not None, "the owner of the client"
+        return producer_report(owner.metrics())
 
     return report
-
-
-def _late(client: Client, topic: str, partition: int | None, what: str, timeout: float) -> Callable[[], str]:
-    """Makes the error of a call for one record, with the state of its topic at that time."""
-
-    def describe() -> str:
-        about = _state_of(topic, partition, client.view)
-        return f"a record for topic {topic!r} was not {what} within timeout={timeout:g} s{about}"
-
-    return describe
-
-
-def _state_of(name: str, partition: int | None, view: ClusterView) -> str:
-    """Return the state of a topic or a partition in metadata, for the error of a call that waited for it without
-    success.
-    """
-    known = view.topics.get(name)
-    if known is None:
-        return "; no broker has sent metadata of the topic yet"
-    if known.error is not ErrorCode.NONE:
-        return f"; brokers report {known.error.name} for the topic"
-    if partition is not None and known.partition(partition) is None:
-        return f"; the topic has {plural(len(known.partitions), 'partition')}, got partition={partition}"
-    return ""
-
-
-def _bounded(timeout: float | None, what: Callable[[], str]) -> deadline:
-    """Bound a call by its ``timeout`` in seconds. ``what()`` begins the text of the KafkaTimeout."""
-    check_timeout(timeout)
-    return deadline(timeout, lambda: f"{what()} within timeout={timeout:g} s")

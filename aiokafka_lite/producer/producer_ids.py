@@ -38,8 +38,7 @@ def advance(sequence: int, count: int) -> int:
 
 
 def precedes(sequence: int, other: int) -> bool:
-    """Return whether a sequence number comes before another number of the same identity. Both must be close
-    together."""
+    """Return whether a sequence number comes before a close one of the same identity."""
     return 0 < (other - sequence) & MAX_SEQUENCE < MAX_SEQUENCE // 2
 
 
@@ -80,8 +79,7 @@ class ProducerIds:
             self.newer_than(identity)
 
     def newer_than(self, used: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch | None:
-        """Return an identity under which a partition may start at sequence number 0; None if it must be requested
-        first.
+        """Return an identity for sequence numbers from 0 on; None if it must be requested first.
 
         ``used`` is the partition's previous identity. The epoch is increased locally, because brokers accept any higher
         epoch of a producer id. Only when all epochs of an id are used up, another id is requested.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ..errors import ErrorCode, RecordTooLarge
+from ..protocol.records import HEADER_SIZE
+from ..settings.config import ProducerConfig
 from ..types import Header
 
 RECORD_OVERHEAD: Final = 24
@@ -48,3 +51,23 @@ def size_of_headers(headers: tuple[Header, ...]) -> int:
         if value is not None:
             size += len(value)
     return size
+
+
+def largest_record(config: ProducerConfig) -> int:
+    """Return the bytes of the largest record that may be sent, without its batch's header."""
+    return min(config.max_request_size - HEADER_SIZE, config.buffer_memory)
+
+
+def largest_pending_record(config: ProducerConfig) -> int:
+    """Return the most bytes of ``buffer_memory`` that a record can use while it is pending."""
+    overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.batch_size < 8 * BATCH_OVERHEAD else 0)
+    return min(largest_record(config) + overhead, config.buffer_memory)
+
+
+def too_large(config: ProducerConfig, topic: str, size: int) -> RecordTooLarge:
+    """Return the error for a record that is larger than ``largest_record``."""
+    limit = "max_request_size" if config.max_request_size <= config.buffer_memory else "buffer_memory"
+    return RecordTooLarge(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"a record of {size + HEADER_SIZE} bytes for topic {topic!r} is above {limit}={getattr(config, limit)}",
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import index
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeAlias, overload
 
 from ..errors import KafkaError
 from ..types import RecordMetadata
@@ -25,25 +25,7 @@ class Run(NamedTuple):
     length: int
 
 
-class Piece:
-    """Some records of a call. When all of them are settled, ``outcomes`` creates the metadata or the error of each."""
-
-    __slots__ = ()
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def open(self) -> list[BatchResult]:
-        """The results that have to be settled."""
-        raise NotImplementedError
-
-    def outcomes(self) -> list[Outcome]:
-        """Return the outcome of each record, in their order."""
-        raise NotImplementedError
-
-
-class SinglePiece(Piece):
+class SinglePiece:
     """Records that were accepted one by one: the delivery of each, or the error that refused it.
 
     The first refusal is logged unless the outcomes are accessed, as the error of a batch is. ``log`` is the log of the
@@ -56,36 +38,38 @@ class SinglePiece(Piece):
         self._accepted = accepted
         self.log: FailureLog | None = log
         self._refusal: BatchResult | None = None
-        refused = next((each for each in accepted if isinstance(each, Exception)), None)
-        if refused is not None:
+        error = next((item for item in accepted if isinstance(item, Exception)), None)
+        if error is not None:
             self._refusal = BatchResult(str(topic), -1)
-            self.log = log or FailureLog(refused)
-            self._refusal.fail(refused, self.log)
+            self.log = log or FailureLog(error)
+            self._refusal.fail(error, self.log)
 
     def __len__(self) -> int:
         return len(self._accepted)
 
     @property
     def open(self) -> list[BatchResult]:
-        return list(dict.fromkeys(each.batch_result for each in self._accepted if isinstance(each, Delivery)))
+        """The results that have to be settled."""
+        return list(dict.fromkeys(item.batch_result for item in self._accepted if isinstance(item, Delivery)))
 
     def outcomes(self) -> list[Outcome]:
+        """Return the metadata or the error of each record, in their order."""
         outcomes: list[Outcome] = []
         if self._refusal is not None:
             self._refusal.observe()
-        for each in self._accepted:
+        for item in self._accepted:
             try:
-                outcomes.append(each.result() if isinstance(each, Delivery) else each)
+                outcomes.append(item.result() if isinstance(item, Delivery) else item)
             except KafkaError as error:
                 outcomes.append(error)
         return outcomes
 
 
-class ListPiece(Piece):
+class ListPiece:
     """Records that were accepted as lists: the runs of each partition.
 
-    ``value_sizes`` and ``key_sizes`` are in bytes, in the order of the runs. ``order`` has the place of each record of
-    the runs in the call; None if they are in order.
+    ``value_sizes`` and ``key_sizes`` are in bytes, in the order of the runs. ``order`` contains the place of each
+    record of the runs in the call; None if they are in order.
     """
 
     __slots__ = ("_key_sizes", "_order", "_timestamp", "runs", "value_sizes")
@@ -104,10 +88,12 @@ class ListPiece(Piece):
 
     @property
     def open(self) -> list[BatchResult]:
+        """The results that have to be settled."""
         return [run.result for run in self.runs]
 
     def outcomes(self) -> list[Outcome]:
-        made: list[Outcome] = []
+        """Return the metadata or the error of each record, in their order."""
+        outcomes: list[Outcome] = []
         key_size = -1
         failed: BatchResult | None = None  # the result whose error was read last
         error: Exception | None = None
@@ -122,17 +108,21 @@ class ListPiece(Piece):
                     if result is not failed:
                         failed, error = result, result.error
                     assert error is not None
-                    made.append(error)
+                    outcomes.append(error)
                     continue
                 if self._key_sizes is not None:
-                    key_size = self._key_sizes[len(made)]
-                made.append(metadata_of(result, number, self._timestamp, key_size, self.value_sizes[len(made)]))
+                    key_size = self._key_sizes[len(outcomes)]
+                outcomes.append(metadata_of(result, number, self._timestamp, key_size, self.value_sizes[len(outcomes)]))
         if self._order is None:
-            return made
-        placed: list[Outcome] = made.copy()
-        for place, outcome in zip(self._order, made):
-            placed[place] = outcome
-        return placed
+            return outcomes
+        in_order: list[Outcome] = outcomes.copy()
+        for place, outcome in zip(self._order, outcomes, strict=True):
+            in_order[place] = outcome
+        return in_order
+
+
+Piece: TypeAlias = SinglePiece | ListPiece
+"""Some records of a call. When all results in ``open`` are settled, ``outcomes`` returns the outcome of each record."""
 
 
 class SendResults(Sequence[Outcome]):
@@ -167,7 +157,7 @@ class SendResults(Sequence[Outcome]):
     def __getitem__(self, place: slice) -> list[Outcome]: ...
     def __getitem__(self, place: int | slice) -> Outcome | list[Outcome]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+            return [self[number] for number in range(*place.indices(len(self)))]
         number = index(place)
         if number < 0:
             number += len(self)

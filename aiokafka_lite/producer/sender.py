@@ -68,6 +68,20 @@ class SenderContext:
     timers: Timers
 
 
+class SenderStatistics:
+    """The requests to one broker, for metrics. ``throttle_time`` is in seconds."""
+
+    def __init__(self) -> None:
+        self.requests: int = 0
+        self.latencies: Latencies = Latencies()
+        self.throttle_time: float = 0.0
+
+    def answered(self, latency: float, throttle_time_ms: int) -> None:
+        """Count an answer that came ``latency`` seconds after its request."""
+        self.latencies.add(latency)
+        self.throttle_time += max(0, throttle_time_ms) / 1000
+
+
 class Sender:
     """Sends to one broker. ``run`` is its task.
 
@@ -88,7 +102,7 @@ class Sender:
         self._requests = context.requests
         self._timers = context.timers
         self._acks = config.required_acks
-        self._room = config.max_request_size - REQUEST_OVERHEAD
+        self._request_limit = config.max_request_size - REQUEST_OVERHEAD
         self._request_timeout = context.client.config.request_timeout
         self._slots = config.max_in_flight_requests_per_connection
         self._slot_freed: asyncio.Future[None] | None = None
@@ -98,9 +112,7 @@ class Sender:
         self._serving = False
         self._in_flight = 0
         self._all_answered: asyncio.Future[None] | None = None
-        self._request_count = 0
-        self._latencies = Latencies()
-        self._throttle_time = 0.0
+        self._statistics = SenderStatistics()
         self._lone_requests = 0
         # Last: the compiled build checks each use of an attribute that is set after ``self`` was passed on.
         self.queue = ReadyQueue(self._send_now, self._expects_lone)
@@ -116,7 +128,7 @@ class Sender:
         return self._timers.now() >= self._avoid_until
 
     async def wait_answered(self) -> bool:
-        """Wait until every request is answered. False if none was in flight. One task waits at a time."""
+        """Wait until every request is answered. Returns False if none was in flight. One task waits at a time."""
         waits = self._in_flight > 0
         while self._in_flight:
             self._all_answered = asyncio.get_running_loop().create_future()
@@ -127,18 +139,18 @@ class Sender:
         """Return a snapshot of this broker."""
         from .metrics import BrokerMetrics  # imported here: its dataclasses take 2 ms to import
 
-        p50, p90, p99, highest = self._latencies.at(0.5, 0.9, 0.99, 1.0)
+        p50, p90, p99, highest = self._statistics.latencies.at(0.5, 0.9, 0.99, 1.0)
         return BrokerMetrics(
             node_id=self.node_id,
             is_reachable=self.is_reachable,
-            requests=self._request_count,
+            requests=self._statistics.requests,
             requests_in_flight=self._in_flight,
             queued_bytes=queued_bytes,
             latency_p50=p50,
             latency_p90=p90,
             latency_p99=p99,
             latency_max=highest,
-            throttle_time=self._throttle_time,
+            throttle_time=self._statistics.throttle_time,
         )
 
     # The loop.
@@ -198,8 +210,8 @@ class Sender:
         ):
             return False
         # Queued before ``_collect``, which takes all partitions after the first from the queue.
-        for each in others:
-            self.queue.put_nowait(each)
+        for ready in others:
+            self.queue.put_nowait(ready)
         in_flight = self._collect(first)
         if in_flight:
             self._send(connection, in_flight)
@@ -207,7 +219,7 @@ class Sender:
         return True
 
     async def _connect(self) -> Connection:
-        """Return the connection, once the broker allows the next request (KIP-219). Batches grow until then."""
+        """Wait until the broker allows the next request (KIP-219), while batches grow. Returns the connection."""
         while True:
             connection = self._connection
             if connection is None or not connection.ready:
@@ -260,13 +272,13 @@ class Sender:
                 self._answers.unreachable(partition, error)
 
     def _collect(self, first: Ready) -> list[InFlightBatch]:
-        """Return the content of the next request: one batch of each queued partition, until the request is full.
+        """Collect the content of the next request: one batch of each queued partition, until the request is full.
 
         Partitions with more data are queued again, at the end.
         """
         collected: list[InFlightBatch] = []
         again: dict[PartitionProducer, None] = {}
-        room = self._room
+        bytes_left = self._request_limit
         entry: Ready | None = first
         while entry is not None:
             partition, level = entry
@@ -275,13 +287,13 @@ class Sender:
             if level == partition.level and partition not in again:
                 # ``collected`` is checked first: a batch larger than the request limit is sent alone, because it would
                 # wait forever otherwise.
-                if collected and partition.next_size > room:
+                if collected and partition.next_size > bytes_left:
                     again[partition] = None
                     break
                 batch = partition.take()
                 if batch is not None:
                     collected.append(InFlightBatch(partition, batch))
-                    room -= batch.builder.size
+                    bytes_left -= batch.builder.size
                     again[partition] = None
             entry = self.queue.get_nowait() if self.queue else None
         # These partitions go to the end of the queue, so that a backlog does not block the other partitions.
@@ -293,7 +305,7 @@ class Sender:
     # Requests.
 
     def _make(self, in_flight: list[InFlightBatch]) -> tuple[ProduceRequest, int | None]:
-        self._request_count += 1
+        self._statistics.requests += 1
         is_lone = len(in_flight) == 1 and in_flight[0].batch.builder.count == 1 and not self._in_flight
         self._lone_requests = self._lone_requests + 1 if is_lone else 0
         return self._requests.make(in_flight, takes_topic_ids=self._takes_topic_ids)
@@ -302,6 +314,7 @@ class Sender:
         request, at_most = self._make(in_flight)
         answered = partial(self._answered, connection, in_flight, self._timers.now())
         self._in_flight += 1  # set before the request is written, because the transport may fail at once
+        assert self._in_flight <= self._slots, "a request waits for a free slot"
         try:
             self._requests.check_codec(connection.versions)
             connection.send_with_callback(request, answered, timeout=self._request_timeout, at_most=at_most)
@@ -324,6 +337,7 @@ class Sender:
 
     def _request_ended(self) -> None:
         self._in_flight -= 1
+        assert self._in_flight >= 0, "each request ends once"
         freed, self._slot_freed = self._slot_freed, None
         if freed is not None and not freed.done():
             freed.set_result(None)
@@ -346,29 +360,28 @@ class Sender:
             # An exception that is not Kafka's is a bug. ``Timers.run`` ends the producer with it.
             raise answer
         else:
-            self._latencies.add(self._timers.now() - sent_at)
-            self._throttle_time += max(0, answer.throttle_time_ms) / 1000
+            self._statistics.answered(self._timers.now() - sent_at, answer.throttle_time_ms)
             self._settle(connection, in_flight, answer)
 
     def _settle(self, connection: Connection, in_flight: list[InFlightBatch], response: ProduceResponse) -> None:
-        for each, answer in zip(in_flight, self._requests.answers_of(in_flight, response)):
-            self._answers.answered(each, answer, response.node_endpoints, connection)
+        for batch, answer in zip(in_flight, self._requests.answers_of(in_flight, response)):
+            self._answers.answered(batch, answer, response.node_endpoints, connection)
 
     def _failed(self, in_flight: list[InFlightBatch], error: KafkaError) -> None:
         """Handle a request without an answer. It is not known whether the broker has written its batches."""
         # The connection is lost or the broker is frozen, so another broker may lead its partitions now.
         self._client.request_refresh()
         retriable = is_retriable(error)
-        for each in in_flight:
+        for batch in in_flight:
             if retriable:
-                self._answers.retry(each, error)
+                self._answers.retry(batch, error)
             else:
-                self._answers.refuse(each, error)
+                self._answers.refuse(batch, error)
 
     # Without acknowledgements.
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
-        """With acks=0 a batch is delivered when it is written to the socket, because the broker does not answer."""
+        """Send batches with acks=0. They are delivered when they are written to the socket, because no answer comes."""
         # There is no answer, so no slot is taken. ``drain`` bounds the unsent bytes instead.
         request, at_most = self._make(in_flight)
         try:
@@ -377,8 +390,8 @@ class Sender:
         except KafkaError as error:
             self._failed(in_flight, error)
             return
-        for each in in_flight:
-            self._answers.delivered(each, -1)
+        for batch in in_flight:
+            self._answers.delivered(batch, -1)
 
     def _hung_up(self, closed: asyncio.Future[KafkaError | None]) -> None:
         """Handle a closed connection with acks=0: a broker that refuses a batch can only close the connection."""
@@ -404,11 +417,11 @@ class Senders:
         self._senders[node_id] = sender, self._spawn(sender)
         return sender.queue
 
-    def keep(self, listed: Container[int]) -> None:
+    def keep(self, nodes: Container[int]) -> None:
         """Stop the idle senders of brokers that metadata no longer lists."""
         for node_id, (sender, scope) in list(self._senders.items()):
             # If the broker has load, a partition still has sealed batches for it.
-            if node_id not in listed and sender.is_idle and not self._load[node_id]:
+            if node_id not in nodes and sender.is_idle and not self._load[node_id]:
                 del self._senders[node_id]
                 self._context.dispatcher.drop_broker(node_id)
                 scope.cancel()
@@ -422,11 +435,11 @@ class Senders:
         return any([await sender.wait_answered() for sender, _ in list(self._senders.values())])
 
     def queued(self, node_id: int) -> int:
-        """Bytes of sealed batches that wait for the broker, or for its answer."""
+        """Return the bytes of sealed batches that wait for the broker, or for its answer."""
         return self._load[node_id]
 
     def is_reachable(self, node_id: int) -> bool:
-        """False while connections to the broker fail."""
+        """Return False while connections to the broker fail."""
         entry = self._senders.get(node_id)
         return entry is None or entry[0].is_reachable
 

@@ -67,6 +67,7 @@ class Sequences:
 
         ``is_resolved``: no batch with older numbers is unsettled, and no request is in flight.
         """
+        assert batch.sequence == NO_SEQUENCE, "a batch keeps its sequence numbers until the broker provably lacks it"
         ids = self._ids
         # The coordinator has to add the partition to the transaction first. Then the pipeline offers the partition
         # again.
@@ -143,7 +144,7 @@ class Sequences:
             self._ids.retire(self.identity)
 
     def remove_unwritten(self, unsent: Iterable[ProducerBatch]) -> None:
-        """When all requests are answered, remove the numbers of the batches that the broker certainly does not have.
+        """Remove the numbers of the batches that the broker certainly does not have. All requests are answered.
 
         These are all batches after a proven gap, and all batches after one without numbers, such as a part of a split
         batch. The broker refuses a batch while an earlier batch is missing.

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from ..aio.byte_budget import ByteBudget
 from ..arguments import plural
 from ..cluster.client import Client
-from ..errors import ErrorCode, IllegalStateError, KafkaError, KafkaTimeout
+from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..settings.config import ProducerConfig
 from ..types import TopicPartition
@@ -42,9 +42,7 @@ logger = logging.getLogger(__name__)
 class Settlement:
     """Owns the unsettled batches of a producer.
 
-    ``fatal`` is the error that ended the producer. ``refusal`` is the error with which new records are refused: the
-    same error or, with transactions, the reason why none is open. With ``defers_refusal``, no send raises it.
-    ``transaction`` is the number of the last transaction. ``expiring`` has the partitions whose last settled batch had
+    ``fatal`` is the error that ended the producer. ``expiring`` contains the partitions whose last settled batch had
     expired.
     """
 
@@ -59,9 +57,6 @@ class Settlement:
         failures: FailureStreams,
     ) -> None:
         self.fatal: KafkaError | None = None
-        self.refusal: KafkaError | None = None
-        self.defers_refusal: bool = False
-        self.transaction = 0
         self.unsettled: dict[BatchResult, None] = {}  # in the order of their deadlines if ``_is_ordered``
         self.expiring: set[TopicPartition] = set()
         self._client = client
@@ -80,6 +75,7 @@ class Settlement:
 
     def register(self, batch: ProducerBatch, partition: PartitionProducer, *, is_ordered: bool = True) -> None:
         """Add a new batch. ``is_ordered`` is False if an earlier batch may expire after this batch."""
+        assert batch not in self.unsettled, "a batch has one owner, and is registered once"
         self._is_ordered = self._is_ordered and is_ordered
         self.unsettled[batch] = None
         self._partitions[batch] = partition
@@ -174,8 +170,8 @@ class Settlement:
             self._expiry_log.finish()
 
     def _remove(self, batch: ProducerBatch) -> None:
-        self.unsettled.pop(batch, None)
-        self._partitions.pop(batch, None)
+        assert batch in self.unsettled, "every promise is in unsettled until it is settled"
+        del self.unsettled[batch], self._partitions[batch]
 
     def fail_partition(self, partition: PartitionProducer, error: Exception) -> None:
         """Fail all batches of a partition that no longer exists."""
@@ -195,13 +191,15 @@ class Settlement:
                 self.fail(batch, error, log)
 
     def fail_all(self, error: Exception, *, fatal: bool = False, log: FailureLog | None = None) -> None:
-        """Fail every batch. ``fatal`` also fails later records.
+        """Fail every batch. ``fatal``: the producer writes no more records, because of this error.
 
         ``log`` is the failure log, which other records may use too.
         """
+        reserved = sum([batch.reserved for batch in self._partitions])
+        assert reserved <= self._budget.used, "the bytes of each unsettled batch are taken from buffer_memory"
         log = FailureLog(error) if log is None else log
         if fatal and isinstance(error, KafkaError) and self.fatal is None:
-            self.fatal = self.refusal = error
+            self.fatal = error
             logger.error("the producer fails every record from now on: %s", error)
         # All partitions are emptied before the first caller wakes up, so that its next call does not find a part of the
         # old state.
@@ -210,20 +208,8 @@ class Settlement:
         for batch in list(self._partitions):
             self.fail(batch, error, log)
 
-    def refuse(self, error: Exception) -> None:
-        """Refuse records from now on, because the producer ends.
-
-        A callback of a failing record may send again, and nothing would settle the new record. The state of the service
-        does not refuse it yet if its failure comes from the task that fails the records.
-        """
-        if isinstance(error, KafkaError):
-            self.refusal = error
-        else:
-            self.refusal = IllegalStateError(f"the producer has failed: {error!r}")
-
     def end(self, error: Exception, log: FailureLog) -> None:
-        """Fail every promise that is open, because the producer has ended. ``refuse`` was called before."""
-        assert self.refusal is not None, "no record is accepted any more"
+        """Fail every promise that is open, because the producer has ended. ``Admission`` refuses new records."""
         self._expiry_log.finish()
         if self._expiry is not None:
             self._expiry.cancel()

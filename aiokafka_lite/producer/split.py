@@ -20,13 +20,13 @@ class Parts(NamedTuple):
 
 
 def halves(whole: ProducerBatch, factory: BatchFactory) -> Parts:
-    """Return the two halves of a batch that was too large (KIP-126). Each of them may be split again."""
+    """Divide a batch that was too large into halves (KIP-126). Each half may be split again."""
     half = whole.count // 2
     return _replaced(whole, factory, [range(half), range(half, whole.count)], {})
 
 
 def without(whole: ProducerBatch, factory: BatchFactory, refused: Mapping[int, BatchResult]) -> Parts:
-    """Return a batch without the records that the broker refused (KIP-467). ``refused`` has their results, by index."""
+    """Remove the records that the broker refused (KIP-467). ``refused`` contains their results, by index."""
     return _replaced(whole, factory, [[index for index in range(whole.count) if index not in refused]], refused)
 
 

@@ -19,8 +19,8 @@ UNASSIGNED = -1
 class PendingRecords(BatchResult):
     """Records of a topic whose metadata was requested. They move to batches in their order, or fail.
 
-    ``records`` have not moved yet, ``times`` has the loop's time of the send of each, and ``places`` the places of the
-    records that have moved.
+    ``records`` have not moved yet, ``times`` contains the loop's time of the send of each, and ``places`` the places of
+    the records that have moved.
     """
 
     __slots__ = ("places", "records", "times")
@@ -39,6 +39,7 @@ class PendingRecords(BatchResult):
 
     def fail_rest(self, error: Exception, log: FailureLog | None = None) -> BatchResult:
         """Fail the records that have not moved. Returns their result."""
+        assert len(self.times) == len(self.records), "each pending record has the time of its send"
         count = len(self.records)
         rest = BatchResult(self.topic, UNASSIGNED)
         rest.fail(error, log)
@@ -103,6 +104,7 @@ class TopicProducer:
 
     def start_pending(self) -> PendingRecords:
         """Begin to keep new records as pending."""
+        assert self.pending is None, "a topic asks for its metadata once at a time"
         self.pending, self.is_open = PendingRecords(self.name), False
         return self.pending
 
@@ -145,9 +147,9 @@ class TopicProducer:
         # An answer without ids, as of a broker before 2.8 during an upgrade, must not erase the known id.
         if topic.topic_id != ZERO_UUID:
             self.topic_id = topic.topic_id
-        for each in topic.partitions:
-            if each.partition not in self.partitions:
-                self.partitions[each.partition] = self._make_partition(TopicPartition(self.name, each.partition))
+        for number in [partition.partition for partition in topic.partitions]:
+            if number not in self.partitions:
+                self.partitions[number] = self._make_partition(TopicPartition(self.name, number))
         return True
 
     def __repr__(self) -> str:

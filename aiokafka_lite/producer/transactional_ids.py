@@ -7,8 +7,8 @@ Rule 2: in generation 1 of the protocol a partition is written to only after the
 transaction (AddPartitionsToTxn). In generation 2 (KIP-890) the Produce request adds it.
 
 Rule 3: in generation 1 the epoch stays the same from transaction to transaction. So a request of this transaction whose
-answer was lost could still arrive in the next one. ``is_outdated`` then requires a new epoch (KIP-360). In generation
-2, each transaction has its own epoch.
+answer was lost could still arrive in the next one. ``needs_new_epoch`` is True then (KIP-360). In generation 2, each
+transaction has its own epoch.
 """
 
 from __future__ import annotations
@@ -22,35 +22,54 @@ from .producer_ids import ProducerIdAndEpoch, ProducerIds
 class TransactionalIds(ProducerIds):
     """The identity of a transactional producer, and the partitions of its open transaction.
 
-    ``request_partitions`` is called when a partition has to be added to the transaction. ``accepts_batches`` is True
-    while batches of the transaction may get sequence numbers.
+    ``request_partitions`` is called when a partition has to be added to the transaction. ``waiting`` contains the
+    partitions that wait for that.
     """
 
-    __slots__ = ("_added", "_request_partitions", "accepts_batches", "generation", "is_outdated", "wanted")
+    __slots__ = ("_added", "_is_open", "_is_outdated", "_request_partitions", "generation", "waiting")
 
     def __init__(self, request_partitions: Callable[[], None]) -> None:
         super().__init__(_nothing)
         self.generation: int = 1
-        self.accepts_batches: bool = False
-        self.is_outdated: bool = False
-        self.wanted: dict[TopicPartition, None] = {}
+        self.waiting: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
         self._request_partitions = request_partitions
+        self._is_open = False  # batches may get sequence numbers
+        self._is_outdated = False
 
     def begin(self, generation: int) -> None:
-        """Begin a transaction without partitions."""
+        """Begin a transaction without partitions. Batches may get sequence numbers until ``close``."""
         self.generation = generation
-        self.wanted.clear()
+        self.waiting.clear()
         self._added.clear()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Give no more sequence numbers in this transaction: it has failed, or is aborted or over."""
+        self._is_open = False
 
     def received(self, identity: ProducerIdAndEpoch) -> None:
         """Store the identity that the coordinator assigned."""
         self.newest: ProducerIdAndEpoch | None = identity
-        self.is_outdated = False
+        self._is_outdated = False
+
+    def answer_lost(self) -> None:
+        """Record that a request of the transaction has no answer, and may still arrive in the next one (rule 3)."""
+        self._is_outdated = True
+
+    def sequence_broken(self) -> None:
+        """Record that the sequence of a partition may have a gap, which in generation 1 only a new epoch repairs."""
+        self._is_outdated = True
+
+    @property
+    def needs_new_epoch(self) -> bool:
+        """Whether the next transaction cannot use this epoch. Never in generation 2, whose transactions have their
+        own."""
+        return self._is_outdated and self.generation < 2
 
     def added(self, topic_partition: TopicPartition) -> None:
         """Record that the coordinator has added a partition to the transaction."""
-        self.wanted.pop(topic_partition, None)
+        self.waiting.pop(topic_partition, None)
         self._added.add(topic_partition)
 
     @property
@@ -60,14 +79,14 @@ class TransactionalIds(ProducerIds):
 
     def admits(self, topic_partition: TopicPartition) -> bool:
         """Return whether a batch of this partition may get sequence numbers now. Adds the partition if necessary."""
-        if not self.accepts_batches:
+        if not self._is_open:
             return False
         if topic_partition in self._added:
             return True
         if self.generation >= 2:
             self._added.add(topic_partition)
             return True
-        self.wanted[topic_partition] = None
+        self.waiting[topic_partition] = None
         self._request_partitions()
         return False
 
@@ -85,7 +104,7 @@ class TransactionalIds(ProducerIds):
     def retire(self, identity: ProducerIdAndEpoch) -> None:
         """Handle a dropped partition. Brokers know its sequence numbers, so the next transaction needs a new epoch."""
         if identity == self.newest:
-            self.is_outdated = True
+            self.sequence_broken()
 
 
 def _nothing() -> None:

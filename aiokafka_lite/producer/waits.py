@@ -17,7 +17,7 @@ def waits(
     client: Client,
     topics: Iterable[TopicProducer],
     unsettled: Sequence[PartitionProducer],
-    room: BufferMemory,
+    memory: BufferMemory,
     transaction_error: KafkaError | None,
     progress: int,
 ) -> Iterator[Wait]:
@@ -28,11 +28,11 @@ def waits(
     """
     yield from _topics(client, topics)
     yield from _partitions(unsettled, progress)
-    if room.waiting:
+    if memory.waiting:
         yield Wait(
             "room",
-            f"{room.waiting} calls wait for room: {room.budget.used} of buffer_memory={room.budget.total} bytes are in "
-            "use, and no batch is acknowledged",
+            f"{memory.waiting} calls wait for room: {memory.budget.used} of buffer_memory={memory.budget.total} bytes"
+            " are in use, and no batch is acknowledged",
             # A buffer that is full and moves is normal: the program is faster than the brokers.
             progress=progress,
         )

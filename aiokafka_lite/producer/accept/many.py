@@ -14,28 +14,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from itertools import accumulate, repeat
+from collections.abc import Callable, Iterable, Mapping, Sized
+from itertools import accumulate, islice, repeat
 from operator import add
 from types import NoneType
 from typing import cast
 
 from ...aio.service import Service
-from ...arguments import INT64_MAX
+from ...arguments import INT64_MAX, shown
 from ...errors import BrokerError, IllegalStateError, SerializationError
 from ...protocol.records import RecordLists
 from ...serialization.headers import Headers, headers_of
 from ...settings.config import ProducerConfig
 from ...types import Header
 from ..accumulator import Accumulator
+from ..admission import Admission
 from ..buffer_memory import BufferMemory
 from ..delivery import Delivery, FailureLog
-from ..record import BATCH_OVERHEAD, RECORD_OVERHEAD, size_of_headers
+from ..record import BATCH_OVERHEAD, RECORD_OVERHEAD, largest_record, size_of_headers
 from ..results import ListPiece, Piece, Run, SinglePiece
 from ..topic import TopicProducer
-from .accept import Acceptor, largest_record
-from .append_bulk import BulkAppender
-from .arguments import ValuesAndKeys
+from .accept import Acceptor
 
 FIRST_PIECE = 100
 """The number of records in the first piece, because the size of the records is not known yet."""
@@ -50,6 +49,71 @@ SINGLE_RECORDS = 500
 """The most records in a piece that is accepted one by one."""
 
 
+# Python can iterate over these too, but no caller means a record for each byte, letter or key.
+_SINGLE = (str, bytes, bytearray, memoryview, Mapping)
+
+
+class ValuesAndKeys:
+    """The values of a call and their keys, taken in pieces. ``keys`` is None if no record has a key.
+
+    Raises SerializationError for other types, and for different lengths if both have a length.
+    """
+
+    __slots__ = ("_error", "_keys", "_taken", "_topic", "_values")
+
+    def __init__(self, topic: str, values: Iterable[object], keys: Iterable[object] | None) -> None:
+        for name, items in (("values", values), ("keys", keys if keys is not None else ())):
+            if isinstance(items, _SINGLE) or not isinstance(items, Iterable):
+                raise SerializationError(
+                    f"{name} for topic {topic!r} must be an iterable with one item per record, got {shown(items)}"
+                )
+        if keys is not None and isinstance(values, Sized) and isinstance(keys, Sized) and len(values) != len(keys):
+            raise SerializationError(
+                f"values and keys for topic {topic!r} must have the same length, got {len(values)} values and"
+                f" {len(keys)} keys; use None for a record without a key"
+            )
+        self._topic = topic
+        self._values = iter(values)
+        self._keys = None if keys is None else iter(keys)
+        self._taken = 0
+        self._error: BaseException | None = None
+
+    def take(self, count: int) -> tuple[list[object], list[object] | None]:
+        """Take the next values, at most ``count``, and their keys. An empty result means that there are no more.
+
+        One call returns the values before an error. The next call raises it: the error of an iterable, or
+        SerializationError when one iterable ends first.
+        """
+        if self._error is not None:
+            raise self._error
+        values: list[object] = []
+        keys: list[object] | None = None if self._keys is None else []
+        try:
+            values.extend(islice(self._values, count))
+            if keys is not None and self._keys is not None:
+                keys.extend(islice(self._keys, len(values)))
+                if len(keys) == len(values) < count:
+                    keys.extend(islice(self._keys, 1))
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
+            self._error = error
+        if keys is not None and len(keys) != len(values):
+            both = min(len(keys), len(values))
+            if self._error is None:
+                self._error = self._lengths_differ(self._taken + both, len(keys) > len(values))
+            del keys[both:], values[both:]
+        self._taken += len(values)
+        if self._error is not None and not values:
+            raise self._error
+        return values, keys
+
+    def _lengths_differ(self, number: int, more_keys: bool) -> SerializationError:
+        more, fewer = ("keys", "values") if more_keys else ("values", "keys")
+        return SerializationError(
+            f"values and keys for topic {self._topic!r} must have the same length, got {number} {fewer} and more"
+            f" {more}; the first {number} are sent"
+        )
+
+
 class ManyAcceptor:
     """Accepts the records of one call as pieces. ``acceptor`` accepts the records that cannot be accepted as lists.
 
@@ -61,8 +125,8 @@ class ManyAcceptor:
         self,
         acceptor: Acceptor,
         accumulator: Accumulator,
-        appender: BulkAppender,
-        room: BufferMemory,
+        memory: BufferMemory,
+        admission: Admission,
         config: ProducerConfig,
         clock: Callable[[], float],
         service: Service,
@@ -71,8 +135,8 @@ class ManyAcceptor:
     ) -> None:
         self._acceptor = acceptor
         self._accumulator = accumulator
-        self._appender = appender
-        self._room = room
+        self._memory = memory
+        self._admission = admission
         self._clock = clock
         self._service = service
         self._on_refused = on_refused
@@ -82,32 +146,32 @@ class ManyAcceptor:
         self._takes_lists = takes_lists and config.batch_size >= 8 * BATCH_OVERHEAD
 
     async def accept(
-        self, topic: str, given: ValuesAndKeys, headers: Headers, partition: int | None, timestamp: int | None
+        self, topic: str, items: ValuesAndKeys, headers: Headers, partition: int | None, timestamp: int | None
     ) -> list[Piece]:
         """Accept all records, waiting for room. Raises the errors of ``Producer.send_many``."""
         pieces: list[Piece] = []
         common = _headers_of(topic, headers)
         takes_lists = self._takes_lists and common is not None and _is_timestamp(timestamp) and type(topic) is str
         count = FIRST_PIECE
-        transaction = self._acceptor.transaction
+        transaction = self._admission.transaction
         log: FailureLog | None = None
         while True:
             try:
                 self._service.check()
             except IllegalStateError as error:
                 if pieces:  # otherwise the producer was closed before the call
-                    self._room.raise_if_closed(topic, error, "the rest of the records")
+                    self._memory.raise_if_closed(topic, error, "the rest of the records")
                 raise
-            self._acceptor.check_transaction(transaction)
-            values, keys = given.take(count)
+            self._admission.check_transaction(transaction)
+            values, keys = items.take(count)
             if not values:
                 return pieces
             piece: Piece | None = None
             if takes_lists and common is not None:
                 piece = await self._accept_lists(topic, values, keys, common, partition, timestamp)
             if piece is None:
-                of_each = headers if common is None else common
-                accepted = await self._accept_singly(topic, values, keys, of_each, partition, timestamp)
+                checked = headers if common is None else common
+                accepted = await self._accept_singly(topic, values, keys, checked, partition, timestamp)
                 piece = single = SinglePiece(topic, accepted, log)
                 log = single.log
             pieces.append(piece)
@@ -132,11 +196,11 @@ class ManyAcceptor:
             self._service.check()
             key = None if keys is None else keys[number]
             try:
-                given = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
-                accepted.append(given if isinstance(given, Delivery) else await given)
+                delivery = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
+                accepted.append(delivery if isinstance(delivery, Delivery) else await delivery)
             except (SerializationError, BrokerError, IllegalStateError) as error:
                 self._service.check()
-                self._acceptor.check_writable()
+                self._admission.check()
                 # The producer accepts records, so the error concerns this record.
                 self._on_refused(error)
                 accepted.append(error)
@@ -182,19 +246,22 @@ class ManyAcceptor:
         overhead = RECORD_OVERHEAD + (size_of_headers(headers) if headers else 0)
         sizes = lists.value_sizes if lists.key_sizes is None else list(map(add, lists.value_sizes, lists.key_sizes))
         charges = list(accumulate(map(add, sizes, repeat(overhead))))
-        if max(sizes) + overhead > self._largest or charges[-1] > self._room.budget.total:
+        if max(sizes) + overhead > self._largest or charges[-1] > self._memory.budget.total:
             return None
         return charges
 
     async def _reserve(self, charge: int, target: TopicProducer, partition: int | None) -> bool:
-        """Take the bytes of ``buffer_memory``. False if the topic was deleted, or lost the partition, meanwhile."""
-        budget = self._room.budget
+        """Take the bytes of ``buffer_memory``.
+
+        Returns False if the topic was deleted, or lost the partition, meanwhile.
+        """
+        budget = self._memory.budget
         if budget.try_acquire(charge):
             return True
-        transaction = self._acceptor.transaction
-        await self._room.acquire(charge, target.name)
+        transaction = self._admission.transaction
+        await self._memory.acquire(charge, target.name)
         try:
-            self._acceptor.check_transaction(transaction)
+            self._admission.check_transaction(transaction)
         except BaseException:
             budget.release(charge)
             raise
@@ -212,16 +279,17 @@ class ManyAcceptor:
         shares: list[tuple[int | None, int, int]],
     ) -> None:
         """Put the records into batches. After an error, the bytes of the other records are released."""
-        taken = 0
+        used = 0
         try:
             for number, place, stop in shares:
                 while place < stop:
-                    run = Run(*self._appender.append_lists(target, number, lists, charges, place, stop))
+                    run = Run(*self._accumulator.append_lists(target, number, lists, charges, place, stop))
                     piece.runs.append(run)
                     place += run.length
-                    taken = charges[place - 1]
+                    used = charges[place - 1]
+            assert len(piece) == len(piece.value_sizes), "each record of the piece is in a batch"
         except BaseException:
-            self._room.budget.release(charges[-1] - taken)
+            self._memory.budget.release(charges[-1] - used)
             raise
 
     def _target(self, topic: str, partition: int | None) -> TopicProducer | None:

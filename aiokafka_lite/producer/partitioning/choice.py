@@ -11,10 +11,9 @@ from ...aio.callbacks import RAISED, CallbackErrors, in_copy
 from ...arguments import plural
 from ...cluster.metadata import ClusterView
 from ...errors import IllegalStateError, KafkaError
-from ..accept.bulk import Chooser
 from ..partition_batches import Sealed
 from ..topic import TopicProducer
-from .interface import Partitioner
+from .interface import Chooser, Partitioner
 from .partitioner import DefaultPartitioner
 
 
@@ -42,7 +41,7 @@ class PartitionChoice:
 
     # Hot: runs for each record that names no partition.
     def choose(self, topic: str, key: bytes | None, value: bytes | None, partitions: Container[int]) -> int:
-        """Return the partition for a record. Wraps every exception except a KafkaError in IllegalStateError."""
+        """Choose the partition for a record. Wraps every exception except a KafkaError in IllegalStateError."""
         if self._sealed:
             self.report_sealed()
         try:
@@ -75,7 +74,7 @@ class PartitionChoice:
         return numbers if topic.partitions.keys() >= set(numbers) else None
 
     def of_rows(self, topic: TopicProducer) -> Chooser | None:
-        """Chooses a partition for a key and a value; None if the hash of the key chooses it."""
+        """Return the function that chooses a partition by key and value; None if the hash of the key chooses it."""
         return None if self.is_default else partial(self.choose, topic.name, partitions=topic.partitions)
 
     def report_sealed(self) -> None:

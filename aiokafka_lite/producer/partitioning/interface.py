@@ -5,9 +5,13 @@ It is a separate module that is not compiled, because a Python class cannot inhe
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from ...cluster.metadata import ClusterView
+
+Chooser: TypeAlias = Callable[[bytes | None, bytes | None], int]
+"""Returns the partition for a key and a value."""
 
 
 class Partitioner(Protocol):
@@ -29,7 +33,7 @@ class Partitioner(Protocol):
         ...
 
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None:
-        """Called when a batch of that partition, of ``size`` bytes, was sealed.
+        """Record that a batch of that partition, of ``size`` bytes, was sealed.
 
         The next record of the partition begins a new batch. The producer calls this method before it calls
         ``partition`` again. It also reports batches that were sealed because they were sent.
@@ -41,9 +45,9 @@ class BrokerLoad(Protocol):
     """The load of brokers, as measured by this producer."""
 
     def queued(self, node_id: int) -> int:
-        """Bytes of sealed batches that wait for the broker, or for its answer."""
+        """Return the bytes of sealed batches that wait for the broker, or for its answer."""
         ...
 
     def is_reachable(self, node_id: int) -> bool:
-        """False while connections to the broker fail."""
+        """Return False while connections to the broker fail."""
         ...

@@ -1,4 +1,4 @@
-"""Partitioners choose the partition of a record that names none. ``partitioner_interface`` has their interface."""
+"""Partitioners choose the partition of a record that names none. ``interface`` defines their methods."""
 
 from __future__ import annotations
 
@@ -146,19 +146,19 @@ class DefaultPartitioner:
             return [1] * len(leaders)
         queued = [self._load.queued(leader) for leader in leaders]
         highest = max(queued) + self._sticky_bytes
-        return [highest - each for each in queued]
+        return [highest - size for size in queued]
 
     def _by_leader(self, topic: str, view: ClusterView) -> dict[int, list[int]]:
-        known = view.topics[topic]
+        metadata = view.topics[topic]
         cached = self._candidates.get(topic)
-        if cached is None or cached.view is not known:
+        if cached is None or cached.view is not metadata:
             by_leader: dict[int, list[int]] = {}
-            for partition in known.partitions:
+            for partition in metadata.partitions:
                 if partition.leader is not None:
                     by_leader.setdefault(partition.leader, []).append(partition.partition)
             if not by_leader:
-                by_leader[-1] = [partition.partition for partition in known.partitions]
-            cached = self._candidates[topic] = _Candidates(known, by_leader)
+                by_leader[-1] = [partition.partition for partition in metadata.partitions]
+            cached = self._candidates[topic] = _Candidates(metadata, by_leader)
         return cached.by_leader
 
 

@@ -11,7 +11,7 @@ from ...aio.retry import Backoff, is_retriable
 from ...cluster.client import Client
 from ...cluster.coordinator_channel import CoordinatorChannel
 from ...cluster.coordinators import CoordinatorKind
-from ...errors import CommitFailed, ConnectionLost, ErrorCode, KafkaError
+from ...errors import BrokerError, CommitFailed, ConnectionLost, ErrorCode, KafkaError
 from ...net.connection import Purpose
 from ...protocol.schema import Request
 from ...protocol.versions import VersionTable
@@ -69,10 +69,20 @@ class TransactionChannel:
         """The coordinator, if it is known."""
         return self._client.known_coordinator(self._transactional_id, CoordinatorKind.TRANSACTION)
 
-    async def send(self, build: Callable[[VersionTable], Request[R]], *, at_most: int | None = None) -> tuple[R, int]:
-        """Make one attempt. Stores the versions of the connection, and the level of the feature that it reports."""
+    async def send(
+        self,
+        build: Callable[[VersionTable], Request[R]],
+        *,
+        at_most: int | None = None,
+        may_arrive_late: bool = True,
+    ) -> tuple[R, int]:
+        """Make one attempt. Returns the answer and the id of the node that sent it.
 
-        def noted(versions: VersionTable) -> Request[R]:
+        Stores the versions of the connection, and the level of the feature that it reports. ``may_arrive_late``: the
+        request changes the transaction, so after a lost answer the next transaction needs another epoch.
+        """
+
+        def built(versions: VersionTable) -> Request[R]:
             if versions is not self._versions:  # the versions of another connection
                 # A proxy may limit the versions of a cluster that has finalized generation 2.
                 is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
@@ -81,71 +91,71 @@ class TransactionChannel:
             return build(versions)
 
         timeout = self._client.config.request_timeout
-        return await self._channel.send(noted, purpose=Purpose.OTHER, timeout=timeout, at_most=at_most)
+        await self._channel.find()  # before the ``try``, because a failed lookup has sent nothing
+        try:
+            return await self._channel.send(built, purpose=Purpose.OTHER, timeout=timeout, at_most=at_most)
+        except KafkaError as error:
+            if may_arrive_late and may_arrive(error):
+                self._ids.answer_lost()
+            raise
 
-    def noted(self, code: int, node_id: int) -> ErrorCode:
-        """Take note of the code of an answer, which may say that another broker is the coordinator."""
-        known = ErrorCode.of(code)
-        self._channel.record((known,), node_id)
-        return known
+    def refusal(self, code: int, node_id: int, what: str) -> BrokerError | None:
+        """Return the error of an answer with this code; None for a success. NOT_COORDINATOR drops the cached node."""
+        error_code = ErrorCode.of(code)
+        self._channel.record((error_code,), node_id)
+        return self.error(error_code, what)
+
+    def error(self, code: ErrorCode, what: str) -> BrokerError | None:
+        """Return the error of a request of the transaction with this code; None for a success."""
+        if code is ErrorCode.NONE:
+            return None
+        return refused(code, what, self._transactional_id, self._transaction_timeout)
 
     async def repeat(
         self,
         what: str,
-        attempt: Callable[[], Awaitable[ErrorCode]],
-        is_wanted: Callable[[], bool] = lambda: True,
+        attempt: Callable[[], Awaitable[BrokerError | None]],
+        is_needed: Callable[[], bool],
         *,
-        is_outdating: bool = True,
-        channel: CoordinatorChannel | None = None,
-        on_lost: Callable[[], None] = lambda: None,
-        on_failed: Callable[[KafkaError], None] = lambda error: None,
-        refused_item: Callable[[], str] = lambda: "",
-        waits_out: Callable[[KafkaError], bool] = lambda error: False,
+        retries: Callable[[KafkaError], bool] = is_retriable,
+        on_failed: Callable[[KafkaError], object] | None = None,
     ) -> None:
-        """Repeat an attempt until it succeeds, or is no longer needed. Raises an error if a retry cannot help.
+        """Repeat an attempt until it succeeds, or is no longer needed. Raises an error that a retry cannot fix.
 
-        ``is_outdating``: a lost answer makes the epoch outdated, and calls ``on_lost``. ``channel`` is the channel that
-        the attempt uses, by default the channel of the transactional id. ``on_failed`` gets each error before the
-        pause. ``refused_item`` names the item with the code that the attempt returned, for the text of the error.
-        ``waits_out`` returns whether to retry an error that is not retriable.
+        ``attempt`` returns the refusal of the broker, None for a success, or raises if there is no answer. ``retries``
+        returns whether a retry may help after an error. ``on_failed`` gets each such error before the pause.
         """
         backoff = self._client.retry_backoff()
         concurrent = Backoff(CONCURRENT_PAUSE, LONGEST_CONCURRENT_PAUSE, random=self._client.runtime.random)
         outages = self._client.outages
-        while is_wanted():
-            pauses = backoff
-            is_sent = False
+        while is_needed():
             try:
-                await (channel or self._channel).find()  # so that ``attempt`` does not wait for the lookup
-                is_sent = True
-                code = await attempt()
+                failure: KafkaError | None = await attempt()
             except CommitFailed:
                 raise
             except KafkaError as error:
-                # A request that was never written to the socket cannot arrive late.
-                if is_outdating and is_sent and not (isinstance(error, ConnectionLost) and not error.sent):
-                    self._ids.is_outdated = True
-                    on_lost()
-                if not (is_retriable(error) or waits_out(error)):
-                    raise
-                failure: KafkaError = error
-            else:
-                if code is ErrorCode.NONE:
-                    self.last_error = None
-                    outages.recovered(logger, _PLACE, "the transaction coordinator answers")
-                    return
-                failure = refused(code, what + refused_item(), self._transactional_id, self._transaction_timeout)
-                if not (code.retriable or waits_out(failure)):
-                    raise failure
-                if code in _PREVIOUS_IS_OPEN:
-                    pauses = concurrent
+                failure = error
+            if failure is None:
+                self.last_error = None
+                outages.recovered(logger, _PLACE, "the transaction coordinator answers")
+                return
+            if not retries(failure):
+                raise failure
             self.last_error = failure
-            on_failed(failure)
-            pause = pauses.next()
-            if pauses is concurrent:  # normal after a transaction, so it is not an outage
+            if on_failed is not None:
+                on_failed(failure)
+            # Normal after a transaction, so it is not an outage.
+            if isinstance(failure, BrokerError) and failure.code in _PREVIOUS_IS_OPEN:
+                pause = concurrent.next()
                 logger.debug("%s; next attempt in %.3f s", failure, pause)
             else:
+                pause = backoff.next()
                 message, problem = "%s failed: %s; next attempt in %.2f s", f"its transaction waits: {failure}"
                 why = str(failure).removeprefix(f"{what}: ")
                 outages.report(logger, _PLACE, failure, message, what, why, pause, problem=problem)
             await asyncio.sleep(pause)
+
+
+def may_arrive(error: KafkaError) -> bool:
+    """Return whether a request that failed with this error may reach the broker later: it was written to the socket."""
+    return not (isinstance(error, ConnectionLost) and not error.sent)

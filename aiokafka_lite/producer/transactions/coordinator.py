@@ -34,10 +34,12 @@ from contextlib import nullcontext, suppress
 
 import anyio
 
-from ...aio.retry import is_momentary, is_refusal
+from ...aio.retry import is_momentary, is_refusal, is_retriable
+from ...arguments import plural
 from ...cluster.client import Client
 from ...cluster.coordinator_channel import CoordinatorChannel
 from ...errors import (
+    BrokerError,
     ErrorCode,
     KafkaError,
     ProtocolError,
@@ -46,6 +48,8 @@ from ...errors import (
 )
 from ...net.connection import Purpose
 from ...protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
     InitProducerIdRequest,
     OffsetFetchRequest,
@@ -55,7 +59,7 @@ from ...protocol.versions import VersionTable
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..producer_ids import ProducerIdAndEpoch
 from ..transactional_ids import TransactionalIds
-from .channel import TransactionChannel
+from .channel import TransactionChannel, may_arrive
 from .requests import (
     LAST_ADD_PARTITIONS,
     LAST_END_OF_GENERATION_1,
@@ -94,7 +98,7 @@ _PREPARED = ("PrepareCommit", "PrepareAbort")
 
 
 class CoordinatorClient:
-    """Sends the requests of one transactional id. ``ids`` has the identity, which the answers change.
+    """Sends the requests of one transactional id. ``ids`` contains the identity, which the answers change.
 
     ``has_started`` is True if the coordinator may have begun the transaction, and has to end it.
     """
@@ -143,71 +147,70 @@ class CoordinatorClient:
                 )
             return init_request(self._transactional_id, self._transaction_timeout, present)
 
-        async def attempt() -> ErrorCode:
-            answer, node_id = await self.channel.send(build)
-            code = self.channel.noted(answer.error_code, node_id)
-            if code is ErrorCode.NONE:
+        what = f"initializing transactional_id {self._transactional_id!r}"
+
+        async def attempt() -> BrokerError | None:
+            answer, node_id = await self.channel.send(build, may_arrive_late=False)
+            refusal = self.channel.refusal(answer.error_code, node_id, what)
+            if refusal is None:
                 self._receive(answer.producer_id, answer.producer_epoch)
-            return code
+            return refusal
 
-        await self.channel.repeat(
-            f"initializing transactional_id {self._transactional_id!r}",
-            attempt,
-            is_outdating=False,
-            # At the start, the caller gets a refusal at once.
-            waits_out=is_momentary if present is not None else lambda error: False,
-        )
+        # At the start, the caller gets a refusal at once.
+        retries = is_retriable if present is None else is_momentary
+        await self.channel.repeat(what, attempt, _always, retries=retries)
 
-    async def add_partitions(self, is_wanted: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
-        """Add the waiting partitions while ``is_wanted``. ``on_failed`` gets the error of each repeated attempt."""
+    async def add_partitions(self, is_needed: Callable[[], bool], on_failed: Callable[[KafkaError], None]) -> None:
+        """Add the waiting partitions while ``is_needed``. ``on_failed`` gets the error of each repeated attempt."""
         ids = self._ids
+        what = ""
 
-        async def attempt() -> ErrorCode:
-            # Read in each attempt, so that a repeated request has the partitions that were added to ``wanted``
+        async def attempt() -> BrokerError | None:
+            # Read in each attempt, so that a repeated request has the partitions that were added to ``waiting``
             # meanwhile.
-            partitions = list(ids.wanted)
-            self._starts()
-            answer, node_id = await self.channel.send(
-                lambda _: add_partitions_request(self._transactional_id, self._identity, partitions),
-                at_most=LAST_ADD_PARTITIONS,
-            )
+            partitions = list(ids.waiting)
+
+            def build(versions: VersionTable) -> AddPartitionsToTxnRequest:
+                self._starts()
+                return add_partitions_request(self._transactional_id, self._identity, partitions)
+
+            answer, node_id = await self.channel.send(build, at_most=LAST_ADD_PARTITIONS)
             codes = read_added(partitions, answer)
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
                     ids.added(partition)
                     self._is_certain = True
-            return self.channel.noted(decisive(codes.values()), node_id)
+            return self.channel.refusal(decisive(codes.values()), node_id, what)
 
-        # Partitions may be added to ``wanted`` while an attempt waits for its answer.
-        while ids.wanted and is_wanted():
-            count = len(ids.wanted)
-            what = f"adding {count} {'partition' if count == 1 else 'partitions'} to the transaction"
-            await self.channel.repeat(what, attempt, is_wanted, on_failed=on_failed)
+        # Partitions may be added to ``waiting`` while an attempt waits for its answer.
+        while ids.waiting and is_needed():
+            what = f"adding {plural(len(ids.waiting), 'partition')} to the transaction"
+            await self.channel.repeat(what, attempt, is_needed, on_failed=on_failed)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort, and take the new epoch that generation 2 returns."""
         if not (self.has_started or self._ids.partitions):
             return  # the coordinator knows no transaction, and would refuse to end one
         generation = self._ids.generation
+        what = "committing the transaction" if committed else "aborting the transaction"
 
-        async def attempt() -> ErrorCode:
+        async def attempt() -> BrokerError | None:
             answer, node_id = await self.channel.send(
                 lambda _: end_request(self._transactional_id, self._identity, committed=committed),
                 # The next version raises the epoch, which only generation 2 expects.
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
-            code = self.channel.noted(answer.error_code, node_id)
+            refusal = self.channel.refusal(answer.error_code, node_id, what)
             # No earlier request was successful, so the coordinator may not have begun the transaction.
-            if code is ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
-                return ErrorCode.NONE
-            if code is ErrorCode.NONE and generation >= 2:
+            if answer.error_code == ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
+                return None
+            if refusal is None and generation >= 2:
                 self._receive(answer.producer_id, answer.producer_epoch)
-            return code
+            return refusal
 
-        what = "committing the transaction" if committed else "aborting the transaction"
         # A refusal does not say whether an earlier attempt, whose answer was lost, has ended the transaction (rule 1).
         # After UNKNOWN_SERVER_ERROR, a commit is followed by an abort, as in Java's client.
-        await self.channel.repeat(what, attempt, waits_out=is_refusal if committed else is_momentary)
+        await self.channel.repeat(what, attempt, _always, retries=_may_pass if committed else is_momentary)
         if generation >= 2:
             self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
 
@@ -228,12 +231,10 @@ class CoordinatorClient:
                 await asyncio.sleep(pause)
 
     async def _writes_markers(self) -> bool:
-        """Return whether the coordinator answers that it still writes the markers. False after a lost or refused
-        answer.
-        """
+        """Ask the coordinator whether it still writes the markers. Returns False if it does not say so."""
         try:
             request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-            answer, _ = await self.channel.send(lambda _: request)
+            answer, _ = await self.channel.send(lambda _: request, may_arrive_late=False)
         except KafkaError as error:
             logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, error)
             return False
@@ -245,23 +246,25 @@ class CoordinatorClient:
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
-        is_wanted: Callable[[], bool],
+        is_needed: Callable[[], bool],
     ) -> None:
-        """Commit offsets in the transaction, unless ``is_wanted`` returns False before they are sent."""
+        """Commit offsets in the transaction, unless ``is_needed`` returns False before they are sent."""
         _check_replaceable(offsets, group.group_id, self._late_offsets)
         channel = CoordinatorChannel(self._client, group.group_id)
         generation = self._ids.generation
         if generation < 2:
-            await self._prepare_group(group.group_id, offsets, is_wanted)
+            await self._prepare_group(group.group_id, offsets, is_needed)
         # The waits above may outlast the transaction.
-        if not is_wanted():
+        if not is_needed():
             return
         if generation < 2:
             self._last_offsets.setdefault(group.group_id, set()).update(offsets)
         # A repeated request has only the offsets that are not accepted yet.
         open_offsets = dict(offsets)
+        what = f"committing offsets of group {group.group_id!r} in the transaction"
 
         def build(versions: VersionTable) -> TxnOffsetCommitRequest:
+            self._starts()
             knows_members = versions.supports(TxnOffsetCommitRequest.GROUP_MEMBER)
             if group.member_id and not knows_members:
                 self._warn_unchecked(group.group_id)
@@ -269,14 +272,21 @@ class CoordinatorClient:
                 self._transactional_id, self._identity, group, open_offsets, knows_members=knows_members
             )
 
-        async def attempt() -> ErrorCode:
-            self._starts()
-            answer, node_id = await channel.send(
-                build,
-                purpose=Purpose.OTHER,
-                timeout=self._client.config.request_timeout,
-                at_most=None if generation >= 2 else LAST_OFFSETS_OF_GENERATION_1,
-            )
+        async def attempt() -> BrokerError | None:
+            await channel.find()  # before the ``try``, because a failed lookup has sent nothing
+            try:
+                answer, node_id = await channel.send(
+                    build,
+                    purpose=Purpose.OTHER,
+                    timeout=self._client.config.request_timeout,
+                    at_most=None if generation >= 2 else LAST_OFFSETS_OF_GENERATION_1,
+                )
+            except KafkaError as error:
+                if may_arrive(error):
+                    self._ids.answer_lost()
+                    late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
+                    self._late_offsets.update(late)
+                raise
             codes = read_offsets(open_offsets, answer)
             channel.record(codes.values(), node_id)
             if final := final_codes(codes):
@@ -285,21 +295,10 @@ class CoordinatorClient:
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
                     del open_offsets[partition]
-            return next((codes[open_offset] for open_offset in open_offsets), ErrorCode.NONE)
+            open_offset = next(iter(open_offsets), None)
+            return None if open_offset is None else self.channel.error(codes[open_offset], f"{what}: {open_offset}")
 
-        def lost() -> None:
-            late = {(group.group_id, partition): offset for partition, offset in open_offsets.items()}
-            self._late_offsets.update(late)
-
-        what = f"committing offsets of group {group.group_id!r} in the transaction"
-        await self.channel.repeat(
-            what,
-            attempt,
-            is_wanted,
-            channel=channel,
-            on_lost=lost,
-            refused_item=lambda: f": {next(iter(open_offsets))}",
-        )
+        await self.channel.repeat(what, attempt, is_needed)
 
     def _warn_unchecked(self, group_id: str) -> None:
         if not self._has_warned:
@@ -312,30 +311,33 @@ class CoordinatorClient:
             )
 
     async def _prepare_group(
-        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool]
+        self, group_id: str, offsets: Iterable[TopicPartition], is_needed: Callable[[], bool]
     ) -> None:
-        """In generation 1, add the group to the transaction, and wait for the previous transaction (rule 5)."""
-        await self._add_group(group_id, is_wanted)
+        """Add the group to the transaction, and wait for the previous transaction (rule 5): generation 1."""
+        await self._add_group(group_id, is_needed)
         # All groups of the previous transaction count, because its marker may be applied to any of their offsets (rule
         # 5).
-        for fromkey in dict.fromkeys((*self._last_offsets, group_id)):
-            if fromkey not in self._stable_groups:
-                await self._wait_stable(fromkey, offsets, is_wanted, is_other=fromkey != group_id)
+        for name in dict.fromkeys((*self._last_offsets, group_id)):
+            if name not in self._stable_groups:
+                await self._wait_stable(name, offsets, is_needed, is_other=name != group_id)
 
-    async def _add_group(self, group_id: str, is_wanted: Callable[[], bool]) -> None:
-        async def attempt() -> ErrorCode:
+    async def _add_group(self, group_id: str, is_needed: Callable[[], bool]) -> None:
+        what = f"adding group {group_id!r} to the transaction"
+
+        def build(versions: VersionTable) -> AddOffsetsToTxnRequest:
             self._starts()
-            answer, node_id = await self.channel.send(
-                lambda _: add_offsets_request(self._transactional_id, self._identity, group_id)
-            )
-            code = self.channel.noted(answer.error_code, node_id)
-            self._is_certain = self._is_certain or code is ErrorCode.NONE
-            return code
+            return add_offsets_request(self._transactional_id, self._identity, group_id)
 
-        await self.channel.repeat(f"adding group {group_id!r} to the transaction", attempt, is_wanted)
+        async def attempt() -> BrokerError | None:
+            answer, node_id = await self.channel.send(build)
+            refusal = self.channel.refusal(answer.error_code, node_id, what)
+            self._is_certain = self._is_certain or refusal is None
+            return refusal
+
+        await self.channel.repeat(what, attempt, is_needed)
 
     async def _wait_stable(
-        self, group_id: str, offsets: Iterable[TopicPartition], is_wanted: Callable[[], bool], *, is_other: bool
+        self, group_id: str, offsets: Iterable[TopicPartition], is_needed: Callable[[], bool], *, is_other: bool
     ) -> None:
         """Wait until the group has no pending offset of the previous transaction (rule 5).
 
@@ -347,8 +349,10 @@ class CoordinatorClient:
         channel = CoordinatorChannel(self._client, group_id)
         clock = asyncio.get_running_loop().time
         end = math.inf if previous and not is_other else clock() + LONGEST_STABLE_WAIT
+        what = f"waiting until group {group_id!r} has applied the previous transaction"
 
-        async def attempt() -> ErrorCode:
+        async def attempt() -> BrokerError | None:
+            await channel.find()
             answer, node_id = await channel.send(
                 lambda versions: pending_offsets_request(group_id, previous or set(offsets), versions),
                 purpose=Purpose.OTHER,
@@ -358,15 +362,12 @@ class CoordinatorClient:
             code = read_pending(answer)
             channel.record((code,), node_id)
             # Only pending offsets delay the transaction. A final error is reported by the commit of the offsets itself.
-            return code if code.retriable else ErrorCode.NONE
+            return self.channel.error(code, what) if code.retriable else None
 
-        what = f"waiting until group {group_id!r} has applied the previous transaction"
         with suppress(KafkaError) if is_other else nullcontext():
-            await self.channel.repeat(
-                what, attempt, lambda: is_wanted() and clock() < end, is_outdating=False, channel=channel
-            )
+            await self.channel.repeat(what, attempt, lambda: is_needed() and clock() < end)
         # This is recorded after the time limit too, so that a transaction waits for a group at most once.
-        if is_wanted():
+        if is_needed():
             self._last_offsets.pop(group_id, None)
             self._stable_groups.add(group_id)
 
@@ -389,6 +390,15 @@ class CoordinatorClient:
                 f" epoch {epoch}; both must be >= 0"
             )
         self._ids.received(ProducerIdAndEpoch(producer_id, epoch))
+
+
+def _always() -> bool:
+    return True
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Return whether a commit is sent again: the error is retriable, or an operator can grant the permission."""
+    return is_retriable(error) or is_refusal(error)
 
 
 def _check_replaceable(

@@ -43,12 +43,16 @@ async def begin_detached(client: Client, transactional_id: str, transaction_time
     Raises KafkaTimeout after ``api_timeout`` seconds.
     """
     ids = TransactionalIds(lambda: None)
-    coordinator = CoordinatorClient(client, transactional_id, transaction_timeout, ids)
-    with _bounded(client, coordinator, f"could not begin a transaction of {transactional_id!r}"):
-        await coordinator.initialize()
+    coordinator_client = CoordinatorClient(client, transactional_id, transaction_timeout, ids)
+    with _bounded(client, coordinator_client, f"could not begin a transaction of {transactional_id!r}"):
+        await coordinator_client.initialize()
     assert ids.newest is not None, "the coordinator has assigned it"
     return DetachedTransaction(
-        transactional_id, ids.newest.producer_id, ids.newest.epoch, coordinator.channel.generation, transaction_timeout
+        transactional_id,
+        ids.newest.producer_id,
+        ids.newest.epoch,
+        coordinator_client.channel.generation,
+        transaction_timeout,
     )
 
 
@@ -63,10 +67,10 @@ async def add_detached_offsets(
     Raises ProducerFenced if another producer with the transactional id has started, and KafkaTimeout after
     ``api_timeout`` seconds.
     """
-    coordinator = _coordinator_of(client, detached)
+    coordinator_client = _coordinator_of(client, detached)
     what = f"the offsets were not added to the transaction of {detached.transactional_id!r}"
-    with _bounded(client, coordinator, what):
-        await coordinator.send_offsets(offsets, group, lambda: True)
+    with _bounded(client, coordinator_client, what):
+        await coordinator_client.send_offsets(offsets, group, lambda: True)
 
 
 async def end_detached(client: Client, detached: DetachedTransaction, *, committed: bool) -> None:
@@ -76,10 +80,12 @@ async def end_detached(client: Client, detached: DetachedTransaction, *, committ
     INVALID_TXN_STATE if the coordinator has aborted the transaction at its timeout. Raises KafkaTimeout after
     ``api_timeout`` seconds: then the outcome is not known.
     """
-    coordinator = _coordinator_of(client, detached)
-    coordinator.has_started = True
-    with _bounded(client, coordinator, f"the outcome of the transaction of {detached.transactional_id!r} is not known"):
-        await coordinator.end(committed=committed)
+    coordinator_client = _coordinator_of(client, detached)
+    coordinator_client.has_started = True
+    with _bounded(
+        client, coordinator_client, f"the outcome of the transaction of {detached.transactional_id!r} is not known"
+    ):
+        await coordinator_client.end(committed=committed)
 
 
 def _coordinator_of(client: Client, detached: DetachedTransaction) -> CoordinatorClient:
@@ -89,6 +95,8 @@ def _coordinator_of(client: Client, detached: DetachedTransaction) -> Coordinato
     return CoordinatorClient(client, detached.transactional_id, detached.transaction_timeout, ids)
 
 
-def _bounded(client: Client, coordinator: CoordinatorClient, text: str) -> deadline:
+def _bounded(client: Client, coordinator_client: CoordinatorClient, text: str) -> deadline:
     bound = client.config.api_timeout
-    return deadline(bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator.channel.last_error}")
+    return deadline(
+        bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator_client.channel.last_error}"
+    )

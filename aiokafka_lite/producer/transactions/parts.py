@@ -27,7 +27,7 @@ class TransactionParts:
     def __init__(
         self,
         machine: TransactionMachine,
-        coordinator: CoordinatorClient,
+        coordinator_client: CoordinatorClient,
         ids: TransactionalIds,
         settlement: Settlement,
         dispatcher: Dispatcher,
@@ -36,7 +36,7 @@ class TransactionParts:
         fail: Callable[[Exception], None],
     ) -> None:
         self._machine = machine
-        self._coordinator = coordinator
+        self._coordinator_client = coordinator_client
         self._ids = ids
         self._settlement = settlement
         self._dispatcher = dispatcher
@@ -66,22 +66,22 @@ class TransactionParts:
             self._spawn(self._add_partitions, "transaction partitions")
 
     async def _add_partitions(self) -> None:
-        def is_wanted() -> bool:
+        def is_needed() -> bool:
             return self._machine.state in (ProducerTransactionState.IN_TRANSACTION, ProducerTransactionState.COMMITTING)
 
         def note(error: KafkaError) -> None:
             for partition in self._settlement.partitions():
-                if partition.topic_partition in self._ids.wanted:
+                if partition.topic_partition in self._ids.waiting:
                     partition.delayed(error)
 
         try:
-            await self._coordinator.add_partitions(is_wanted, note)
+            await self._coordinator_client.add_partitions(is_needed, note)
         except KafkaError as error:
             self._fail(error)
         finally:
             self._is_adding = False
             self._ends()
-        # This comes after ``_is_adding`` is reset, so that a partition that was added to ``wanted`` too late for the
+        # This comes after ``_is_adding`` is reset, so that a partition that was added to ``waiting`` too late for the
         # last attempt starts another attempt.
         for partition in self._settlement.partitions():
             self._dispatcher.offer(partition)
@@ -104,19 +104,19 @@ class TransactionParts:
         number: int,
         done: asyncio.Future[None],
     ) -> None:
-        def is_wanted() -> bool:
+        def is_needed() -> bool:
             return self._machine.is_open and self._machine.number == number
 
         error: KafkaError | None = None
         try:
             # The calls run one after the other, so that the last one decides which offset is committed.
             async with self._offsets_in_order:
-                await self._coordinator.send_offsets(offsets, group, is_wanted)
+                await self._coordinator_client.send_offsets(offsets, group, is_needed)
         except KafkaError as failure:
             error = failure
         finally:
             self._ends()
-        if error is None and not is_wanted():
+        if error is None and not is_needed():
             error = self._machine.refusal() or TransactionAborted("the transaction of these offsets has ended")
         if done.done():  # the caller was cancelled
             return
@@ -131,5 +131,6 @@ class TransactionParts:
 
     def _ends(self) -> None:
         self._tasks -= 1
+        assert self._tasks >= 0, "each task of a part ends once"
         if not self._tasks:
             self._quiet.set()

@@ -32,7 +32,7 @@ from ...protocol.messages import (
 )
 from ...protocol.versions import VersionTable
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from ..outcome import FENCED
+from ..outcome import FENCED, FENCED_ADVICE, fenced_reason
 from ..producer_ids import ProducerIdAndEpoch
 
 FEATURE = "transaction.version"
@@ -46,8 +46,6 @@ LAST_OFFSETS_OF_GENERATION_1 = TxnOffsetCommitRequest.ADDS_GROUP - 1
 
 REQUIRED_BY_GENERATION_2 = (EndTxnRequest.EPOCH_BUMP, TxnOffsetCommitRequest.ADDS_GROUP, ProduceRequest.ADDS_PARTITIONS)
 """The features of messages that generation 2 needs to begin and end a transaction."""
-
-_FENCED_ADVICE = "abort the transaction, and close this producer if the abort raises ProducerFenced"
 
 _ABORTABLE = (
     ErrorCode.TRANSACTION_ABORTABLE,
@@ -77,7 +75,7 @@ def is_fatal(error: KafkaError) -> bool:
     """Return whether the producer cannot continue after this error; otherwise it can abort its transaction."""
     if isinstance(error, CommitFailed):
         # The answer to the abort decides whether an outdated epoch is final.
-        codes = [each.code for each in error.refused.values() if isinstance(each, BrokerError)]
+        codes = [refusal.code for refusal in error.refused.values() if isinstance(refusal, BrokerError)]
         return any(code is not ErrorCode.INVALID_PRODUCER_EPOCH and not _is_abortable(code) for code in codes)
     return isinstance(error, BrokerError) and not _is_abortable(error.code)
 
@@ -124,27 +122,10 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
     return ""
 
 
-def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
-    """Return the possible reasons why brokers refuse the epoch of a transactional producer."""
-    return (
-        f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
-        f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
-    )
-
-
-def write_refused(code: int, attempt: str, transactional_id: str, transaction_timeout: float) -> BrokerError:
-    """Return the error of a batch whose epoch was refused. The answer to the abort decides whether the error is
-    final."""
-    reason = fenced_reason(transactional_id, transaction_timeout)
-    return error_for(code, f"{attempt}: {reason}; {_FENCED_ADVICE}")
-
-
 def init_request(
     transactional_id: str, transaction_timeout: float, present: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
-    """Return the request for a producer id and epoch. ``present`` is the identity whose epoch has to be raised
-    (KIP-360).
-    """
+    """Return the request for a producer id and epoch: a newer epoch than that of ``present`` (KIP-360)."""
     timeout = max(1, round(transaction_timeout * 1000))  # brokers refuse 0
     if present is None:
         return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout)
@@ -174,12 +155,12 @@ def read_added(
     partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the error code of each partition."""
-    found = {
-        TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
+    codes = {
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)
         for topic in response.results_by_topic_v3_and_below
-        for each in topic.results_by_partition
+        for partition in topic.results_by_partition
     }
-    return _answered(partitions, found)
+    return _answered(partitions, codes)
 
 
 def decisive(codes: Iterable[ErrorCode]) -> ErrorCode:
@@ -216,15 +197,16 @@ def pending_offsets_request(
 
     Brokers before Kafka 2.5 do not report them.
     """
-    wanted = by_topic(partitions)
-    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
+    topics = [
+        OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in by_topic(partitions).items()
+    ]
     return OffsetFetchRequest(
         group_id=group_id, topics=topics, require_stable=versions.supports(OffsetFetchRequest.REQUIRE_STABLE)
     )
 
 
 def read_pending(response: OffsetFetchResponse) -> ErrorCode:
-    """UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
+    """Return UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
     codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
     if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
         return ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -269,24 +251,24 @@ def read_offsets(
     offsets: Iterable[TopicPartition], response: TxnOffsetCommitResponse
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the error code of each offset."""
-    found = {
+    codes = {
         TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics
         for partition in topic.partitions
     }
-    return _answered(offsets, found)
+    return _answered(offsets, codes)
 
 
 def _answered(
-    partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, ErrorCode]
+    partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, ErrorCode]
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the code of each partition of a request. A partition that the answer omits is retried."""
-    return {partition: found.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in partitions}
+    return {partition: codes.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in partitions}
 
 
 def final_codes(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
     """Return the codes of the refused offsets, where a retry cannot help."""
-    return {each: code for each, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
+    return {partition: code for partition, code in codes.items() if code is not ErrorCode.NONE and not code.retriable}
 
 
 def offsets_refused(
@@ -297,7 +279,7 @@ def offsets_refused(
     def text(code: ErrorCode) -> str:
         what = f"offsets of group {group.group_id!r}"
         if code in FENCED:
-            return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {_FENCED_ADVICE}"
+            return f"{what}: {fenced_reason(transactional_id, transaction_timeout)}; {FENCED_ADVICE}"
         if code in _OUTDATED_MEMBER:
             return f"{what}: the group has rebalanced; abort, and read again from the committed offsets"
         if code is ErrorCode.FENCED_INSTANCE_ID:

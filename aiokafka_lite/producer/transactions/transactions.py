@@ -30,12 +30,14 @@ import anyio
 from ...aio.deadline import deadline
 from ...aio.light_event import LightEvent
 from ...aio.service import Service
-from ...arguments import plural
+from ...arguments import check_timeout, must_be, plural, text, whole
+from ...arguments import offsets as checked_offsets
 from ...cluster.client import Client
 from ...errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, TransactionAborted
 from ...settings.config import ProducerConfig
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..accumulator import Accumulator, Spawn
+from ..admission import Admission
 from ..batch import ProducerBatch
 from ..dispatch import Dispatcher
 from ..failures import FailureStreams
@@ -69,8 +71,22 @@ class _Ending:
         self.error: KafkaError | None = None
 
 
+class _Counts:
+    """The ended transactions, and the loop's time at which the last one began."""
+
+    __slots__ = ("aborted", "begun_at", "committed")
+
+    def __init__(self) -> None:
+        self.begun_at = 0.0
+        self.committed = 0
+        self.aborted = 0
+
+
 class TransactionManager:
-    """Owns the state of a producer's transactions. ``flush`` waits until all accepted records are settled."""
+    """Owns the state of a producer's transactions. ``flush`` waits until all accepted records are settled.
+
+    Each call raises IllegalStateError if the state does not allow it, and the error that ended the producer.
+    """
 
     def __init__(
         self,
@@ -78,6 +94,7 @@ class TransactionManager:
         config: ProducerConfig,
         ids: TransactionalIds,
         *,
+        admission: Admission,
         settlement: Settlement,
         accumulator: Accumulator,
         dispatcher: Dispatcher,
@@ -93,6 +110,7 @@ class TransactionManager:
         self._transaction_timeout = config.transaction_timeout
         self._client = client
         self._ids = ids
+        self._admission = admission
         self._settlement = settlement
         self._unwritten = UnwrittenRecords(accumulator, settlement, senders, ids)
         self._timers = timers
@@ -102,10 +120,10 @@ class TransactionManager:
         self._machine = TransactionMachine()
         self.open_number: int = 0
         """The number of the transaction that the coordinator has not ended; 0 if there is none."""
-        self._coordinator = CoordinatorClient(client, config.transactional_id, config.transaction_timeout, ids)
+        self._coordinator_client = CoordinatorClient(client, config.transactional_id, config.transaction_timeout, ids)
         self.parts: TransactionParts = TransactionParts(
             self._machine,
-            self._coordinator,
+            self._coordinator_client,
             ids,
             settlement,
             dispatcher,
@@ -115,12 +133,10 @@ class TransactionManager:
         self._idle = LightEvent()  # no commit or abort is in progress
         self._flushing: anyio.CancelScope | None = None
         self._ending: _Ending | None = None  # kept until a caller has got its outcome
-        self._begun_at = 0.0
         self._defer: Callable[[KafkaError], bool] | None = None
-        self._committed = 0
-        self._aborted = 0
+        self._counts = _Counts()
         failures.on_failure(self._record_failed)
-        settlement.refusal = self._machine.refusal()
+        admission.follow(0, self._machine.refusal())
 
     @property
     def state(self) -> ProducerTransactionState:
@@ -131,11 +147,6 @@ class TransactionManager:
         """Whether a transaction is open and is not being committed or aborted."""
         return self._machine.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
-    @property
-    def number(self) -> int:
-        """The number of the present or last transaction."""
-        return self._machine.number
-
     def metrics(self) -> TransactionMetrics:
         """Return a snapshot."""
         state = self._machine.state
@@ -144,11 +155,11 @@ class TransactionManager:
             transactional_id=self.transactional_id,
             state=state.name,
             generation=self._ids.generation,
-            coordinator=self._coordinator.channel.node,
-            open_for=self._timers.now() - self._begun_at if is_open else None,
+            coordinator=self._coordinator_client.channel.node,
+            open_for=self._timers.now() - self._counts.begun_at if is_open else None,
             partitions=self._ids.partitions if is_open else 0,
-            committed=self._committed,
-            aborted=self._aborted,
+            committed=self._counts.committed,
+            aborted=self._counts.aborted,
         )
 
     # The calls of the user.
@@ -158,7 +169,7 @@ class TransactionManager:
         bound = self._client.config.api_timeout if self._service.start_timeout is None else None
         self._happened(_E.INITIALIZE)
         with deadline(bound, lambda: self._late(f"transactional_id {self.transactional_id!r} was not initialized")):
-            await self._coordinator.initialize()
+            await self._coordinator_client.initialize()
         self._happened(_E.INITIALIZED)
         self._idle.set()
 
@@ -173,7 +184,7 @@ class TransactionManager:
             if not self._idle.is_set() or self._ending is not None:
                 with deadline.at(end, lambda: self._late("no transaction was begun")):
                     await self._until_ended()
-            await self._coordinator.wait_markers(bound)
+            await self._coordinator_client.wait_markers(bound)
             if self._idle.is_set():
                 break
             # Another task has begun a transaction meanwhile, which is being committed or aborted now.
@@ -182,10 +193,10 @@ class TransactionManager:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
         if self._machine.has_failed:
             self._raise_refusal()
-        self._ids.begin(self._coordinator.channel.generation)
-        self._coordinator.begin()
+        self._ids.begin(self._coordinator_client.channel.generation)
+        self._coordinator_client.begin()
         self._ending = None
-        self._begun_at = self._timers.now()
+        self._counts.begun_at = self._timers.now()
         self._defer = defer
         self._happened(_E.BEGIN)
         return self._machine.number
@@ -248,18 +259,35 @@ class TransactionManager:
         with deadline(bound, describe):
             await self._outcome(ending)
 
+    def check_number(self, number: int | None) -> None:
+        """Raise unless the producer runs, and its open transaction has this number."""
+        if number != self.open_number:
+            raise IllegalStateError("this transaction is not open: use it inside its 'async with' block")
+        self._service.check()
+
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, timeout: float | None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+        timeout: float | None,
     ) -> None:
-        """Commit offsets of a group. After a failure or a cancellation, the transaction can only be aborted."""
+        """Commit offsets of a group. After a failure or a cancellation, the transaction can only be aborted.
+
+        Raises TypeError and ValueError for wrong arguments.
+        """
+        check_timeout(timeout)
+        checked = checked_offsets(offsets)
+        for offset in checked.values():
+            text("metadata", offset.metadata)
+        group = _checked_group(group_metadata)
         self._check_open()
-        if not offsets:
+        if not checked:
             return
         number = self._machine.number
         try:
             what = f"offsets of group {group.group_id!r} were not added to the transaction"
             with deadline(self._bound(timeout), lambda: self._late(what)):
-                await self._service.while_running(self.parts.send_offsets(offsets, group))
+                await self._service.while_running(self.parts.send_offsets(checked, group))
         except BaseException as error:
             # The call may end after its transaction, for example after an abort. The next transaction must not fail for
             # it.
@@ -309,7 +337,7 @@ class TransactionManager:
         """Start the task that ends the transaction."""
         if not committed:
             cause = self._machine.cause or "the caller aborts it"
-            logger.info("aborting transaction %d of %r: %s", self.number, self.transactional_id, cause)
+            logger.info("aborting transaction %d of %r: %s", self._machine.number, self.transactional_id, cause)
             self._happened(_E.ABORT)
         self._idle.clear()
         ending = self._ending = _Ending(committed)
@@ -324,23 +352,23 @@ class TransactionManager:
             raise ending.error.with_traceback(None)
 
     async def _end(self, ending: _Ending) -> None:
-        """The task that ends a transaction."""
+        """End a transaction, as a task of the producer (rule 2)."""
         cause = self._machine.cause
         try:
             if not ending.committed:
                 await self._unwritten.drop(cause)
             await self.parts.wait_quiet()
-            await self._coordinator.end(committed=ending.committed)
+            await self._coordinator_client.end(committed=ending.committed)
         except KafkaError as error:
             ending.error = error
             # After a failed commit, an abort is possible unless the error is fatal. Any other failure is final.
             can_abort = ending.committed and not is_fatal(error)
             self._happened(_E.FAILED if can_abort else _E.REFUSED, error)
         else:
-            self._committed += ending.committed
-            self._aborted += not ending.committed
+            self._counts.committed += ending.committed
+            self._counts.aborted += not ending.committed
             self._happened(_E.ENDED)
-            if self._ids.is_outdated and self._ids.generation < 2:
+            if self._ids.needs_new_epoch:
                 self._happened(_E.INITIALIZE)
         # Callers continue before the new epoch is requested, because only the next transaction needs the epoch.
         ending.done.set()
@@ -351,7 +379,7 @@ class TransactionManager:
     async def _take_new_epoch(self) -> None:
         logger.info("taking a new epoch for transactional_id %r: an answer was lost", self.transactional_id)
         try:
-            await self._coordinator.initialize(self._ids.newest)
+            await self._coordinator_client.initialize(self._ids.newest)
         except KafkaError as error:
             self._happened(_E.REFUSED, error)
         else:
@@ -363,9 +391,12 @@ class TransactionManager:
         """Handle failed records. Runs while a batch is settled, so the abort begins in the loop's next iteration."""
         # The sequence may have a gap now, which in generation 1 only a new epoch repairs. If the leader refused a batch
         # because of its content, the sequence numbers of the batch are free again.
-        if batch is not None and batch.sequence != NO_SEQUENCE:
-            is_aborting = self.state is _S.ABORTING
-            self._ids.is_outdated = self._ids.is_outdated or is_aborting or not frees_numbers(error, batch)
+        if (
+            batch is not None
+            and batch.sequence != NO_SEQUENCE
+            and (self.state is _S.ABORTING or not frees_numbers(error, batch))
+        ):
+            self._ids.sequence_broken()
         # The answer to the abort decides whether an outdated epoch (INVALID_PRODUCER_EPOCH) is final.
         self._fail(error, fatal=isinstance(error, ProducerFenced) and error.code is ErrorCode.PRODUCER_FENCED)
 
@@ -383,11 +414,11 @@ class TransactionManager:
 
     def _happened(self, event: ProducerTransactionEvent, cause: Exception | None = None) -> None:
         self._machine.happened(event, cause)
-        self._ids.accepts_batches = self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
-        refusal = self._settlement.refusal = self._machine.refusal()
-        has_failed, defer = self.state is _S.ABORTABLE_ERROR, self._defer
-        self._settlement.defers_refusal = has_failed and defer is not None and refusal is not None and defer(refusal)
-        self._settlement.transaction = self._machine.number
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+            self._ids.close()
+        refusal, defer = self._machine.refusal(), self._defer
+        is_deferred = self.state is _S.ABORTABLE_ERROR and defer is not None and refusal is not None and defer(refusal)
+        self._admission.follow(self._machine.number, refusal, is_deferred=is_deferred)
         self.open_number = 0 if self.state in (_S.READY, _S.INITIALIZING) else self._machine.number
         if not self._machine.has_failed:
             return
@@ -416,8 +447,21 @@ class TransactionManager:
     @property
     def waiting_error(self) -> KafkaError | None:
         """The error of the request to the coordinator that is being repeated; None if the last request succeeded."""
-        return self._coordinator.channel.last_error
+        return self._coordinator_client.channel.last_error
 
     def _late(self, what: str) -> str:
         last = self.waiting_error
         return what if last is None else f"{what}; the last error was: {last}"
+
+
+def _checked_group(group_metadata: object) -> GroupMetadata:
+    if isinstance(group_metadata, GroupMetadata):
+        text("group_metadata.group_id", group_metadata.group_id)
+        whole("group_metadata.generation_id", group_metadata.generation_id, -1)
+        if not isinstance(group_metadata.member_id, str):
+            raise TypeError(must_be("group_metadata.member_id", "a string", group_metadata.member_id))
+        if group_metadata.group_instance_id is not None:
+            text("group_metadata.group_instance_id", group_metadata.group_instance_id)
+        return group_metadata
+    what = "a GroupMetadata, as consumer.group_metadata() returns it (or GroupMetadata('group') without a member)"
+    raise TypeError(must_be("group_metadata", what, group_metadata))
