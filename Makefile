@@ -21,7 +21,7 @@ help:
 	@echo "make test-all     test and test-long in one run, which takes less time than one after the other"
 	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
-	@echo "make test-python  tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13"
+	@echo "make test-python  the pure tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13, or VERSION=3.15 in a container"
 	@echo "make setup        the environment for test-fast and for running single test files, in .venv"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
@@ -167,9 +167,17 @@ PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py re
 	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install -e $(FAST)
 	@touch $@
 
-test-python: .venv/python$(VERSION)/.installed
-	@.venv/python$(VERSION)/bin/python -m pytest -q --dist loadgroup --numprocesses 2 \
-		-m "not long and not real and not thorough" $(PYTHON_TESTS) $(PYTEST_ARGS)
+PYTHON_PYTEST = -m pytest -q --dist loadgroup --numprocesses 2 -m "not long and not real and not thorough" \
+	$(PYTHON_TESTS) $(PYTEST_ARGS)
+
+# Where PYTHON has another version, Python 3.14 and 3.15 come from Debian's testing suite, in a container.
+test-python:
+	@if $(PYTHON) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")'; then \
+		$(MAKE) --no-print-directory .venv/python$(VERSION)/.installed \
+			&& .venv/python$(VERSION)/bin/python $(PYTHON_PYTEST); \
+	else \
+		tests/real/pythons/build && tests/real/pythons/run $(VERSION) python $(PYTHON_PYTEST); \
+	fi
 
 fuzz: MINUTES = 5
 fuzz: .venv/.fast

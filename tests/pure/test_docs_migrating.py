@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,6 @@ from typing import Any
 import aiokafka
 import aiokafka.admin
 import aiokafka.errors
-import confluent_kafka
-import confluent_kafka.admin
-import confluent_kafka.schema_registry.avro
-import confluent_kafka.schema_registry.json_schema
-import confluent_kafka.schema_registry.protobuf
 import pytest
 
 import aiokafka_lite
@@ -23,6 +19,9 @@ import aiokafka_lite.producer
 import aiokafka_lite.schemas
 from tests.pure.documents import PARTS, ROOT, UNKNOWN, Names, Row, code_spans, imported, rows
 
+confluent_kafka = pytest.importorskip("confluent_kafka")
+for part in ("admin", "schema_registry.avro", "schema_registry.json_schema", "schema_registry.protobuf"):
+    importlib.import_module(f"confluent_kafka.{part}")
 kafka = imported("kafka")
 OURS: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},

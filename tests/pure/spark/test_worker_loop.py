@@ -108,6 +108,7 @@ def test_the_next_lease_replaces_a_failed_component(loop: WorkerLoop) -> None:
             assert second.state is ServiceState.RUNNING
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # other tests of the process have threads
 def test_a_forked_process_makes_a_loop_of_its_own() -> None:
     parent = worker_loop.worker_loop()
     assert worker_loop.worker_loop() is parent
