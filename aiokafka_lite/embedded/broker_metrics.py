@@ -68,17 +68,17 @@ def cluster_metrics(nodes: Iterable[BrokerNode]) -> ClusterMetrics:
 
 def _of_broker(node: BrokerNode) -> BrokerMetrics:
     manager = node.replica_manager
-    leading = list(manager.leading())
+    states = [partition.state for partition in manager.leading()]
     counters = manager.counters
     return BrokerMetrics(
-        topics={name: _sum([each]) for name, each in counters.topics.items()},
+        topics={name: _sum([topic]) for name, topic in counters.topics.items()},
         produce_purgatory=len(manager.produce_purgatory),
         fetch_purgatory=len(manager.fetch_purgatory),
         isr_expands=counters.isr_expands,
         isr_shrinks=counters.isr_shrinks,
         partitions=len(manager.partitions),
-        leaders=len(leading),
-        under_replicated_partitions=sum(len(each.state.isr) < len(each.state.replicas) for each in leading),
+        leaders=len(states),
+        under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
         connections=len(node.connections),
     )
 

@@ -68,6 +68,10 @@ class _Instance:
     pushed_at: float = -inf
     is_over: bool = False
 
+    def is_repeated(self, subscription: MetricsSubscription, now: float) -> bool:
+        """Return whether the client asks for the same subscription again too early."""
+        return self.subscription == subscription and self.is_too_early(self.asked_at, now)
+
     def is_too_early(self, last: float, now: float) -> bool:
         """Return whether less than the interval has passed since ``last``."""
         return now - last < self.subscription.interval_ms / 1000
@@ -91,8 +95,8 @@ class ClientTelemetry:
         """Return the subscription of a client with these properties, and the error if the client asks again too
         early."""
         subscription = self._subscription(client)
-        known, now = self._instances.get(instance_id), self._clock()
-        if known is not None and known.subscription == subscription and known.is_too_early(known.asked_at, now):
+        instance, now = self._instances.get(instance_id), self._clock()
+        if instance is not None and instance.is_repeated(subscription, now):
             return subscription, ErrorCode.THROTTLING_QUOTA_EXCEEDED
         self._instances.pop(instance_id, None)
         if len(self._instances) >= MOST_INSTANCES:
@@ -131,7 +135,7 @@ class ClientTelemetry:
         for name in self._settings.resources(CLIENT_METRICS):
             own = self._settings.resource(CLIENT_METRICS, name)
             if _matches(own.get("match", ""), client):
-                metrics.update(filter(None, (each.strip() for each in own.get("metrics", "").split(","))))
+                metrics.update(filter(None, (prefix.strip() for prefix in own.get("metrics", "").split(","))))
                 intervals.append(int(own.get("interval.ms", DEFAULT_INTERVAL_MS)))
         prefixes = ("",) if ALL in metrics else tuple(sorted(metrics))
         interval = min(intervals, default=DEFAULT_INTERVAL_MS)

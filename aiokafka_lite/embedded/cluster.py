@@ -175,9 +175,9 @@ class EmbeddedCluster(Component):
             log_files=self._data.log_files,
         )
         listeners = len(self._security.protocols)
-        for node_id, each in enumerate(ports_of(brokers, listeners, ports, tcp=tcp), start=config.first_node_id):
+        for node_id, node_ports in enumerate(ports_of(brokers, listeners, ports, tcp=tcp), start=config.first_node_id):
             rack = config.racks[node_id - config.first_node_id] if config.racks else None
-            self.nodes[node_id] = BrokerNode(parts, node_id, each, rack=rack, versions=versions)
+            self.nodes[node_id] = BrokerNode(parts, node_id, node_ports, rack=rack, versions=versions)
 
     def __repr__(self) -> str:
         return f"<EmbeddedCluster brokers={len(self.nodes)} topics={len(self.controller.topics)} {self.state.name}>"
@@ -305,9 +305,9 @@ class EmbeddedCluster(Component):
         if partition is not None:
             whole("partition", partition)
         text("topic", topic)
-        described = self.controller.topics.get(topic) or self.controller.create_topic(topic)
+        topic_state = self.controller.topics.get(topic) or self.controller.create_topic(topic)
         if partition is None:
-            partition = direct.partition_for(key_bytes, len(described.partitions))
+            partition = direct.partition_for(key_bytes, len(topic_state.partitions))
         leader = self._leader(topic, partition)
         return await direct.produce(leader, topic, partition, value_bytes, key_bytes, header_list)
 
@@ -335,21 +335,21 @@ class EmbeddedCluster(Component):
         text("topic", topic)
         whole("count", count, 1)
         check_wait(timeout, "timeout")
-        seen: list[Record[bytes, bytes]] = []
+        records: list[Record[bytes, bytes]] = []
 
         def missing() -> str:
             where = f"topic {topic!r}" if partition is None else f"{topic}-{partition}"
-            return f"{where} has {plural(len(seen), 'record')} after {timeout:g} s, expected {count}"
+            return f"{where} has {plural(len(records), 'record')} after {timeout:g} s, expected {count}"
 
         with deadline(timeout, missing):
             ends: list[int] = []
             while True:
                 # Records are decoded only when a partition has grown: a topic may have many of them.
-                now = self._ends_of(topic)
-                if now and now != ends:
-                    ends, seen = now, self.records(topic, partition)
-                if len(seen) >= count:
-                    return seen
+                present_ends = self._ends_of(topic)
+                if present_ends and present_ends != ends:
+                    ends, records = present_ends, self.records(topic, partition)
+                if len(records) >= count:
+                    return records
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _ends_of(self, topic: str) -> list[int]:
@@ -365,7 +365,7 @@ class EmbeddedCluster(Component):
         return [partition.last_stable_offset for partition in partitions]
 
     def metrics(self) -> ClusterMetrics:
-        """Counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""
+        """Return the counters and gauges of all brokers: requests by topic, purgatories, in-sync sets, connections."""
         self._service.check_process()
         return cluster_metrics(self.nodes.values())
 

@@ -113,7 +113,7 @@ def broker_settings(
 
     Raises ConfigurationError for a wrong setting, or if an argument and ``configs`` give a setting two values.
     """
-    settings = dict(configs or {})
+    values = dict(configs or {})
     users = None if super_users is None else ";".join(several(super_users, "super_users"))
     flag = None if auto_create_topics is None else str(auto_create_topics).lower()
     number = None if default_partitions is None else str(default_partitions)
@@ -123,15 +123,15 @@ def broker_settings(
         ("super_users", users, "super.users"),
         ("super_users", None if users is None else STANDARD_AUTHORIZER, "authorizer.class.name"),
     ):
-        if value is not None and settings.setdefault(name, value) != value:
+        if value is not None and values.setdefault(name, value) != value:
             raise ConfigurationError(
-                f"{argument} and configs[{name!r}] must have the same value, got {value!r} and {settings[name]!r}; "
+                f"{argument} and configs[{name!r}] must have the same value, got {value!r} and {values[name]!r}; "
                 "pass only one of them"
             )
     try:
-        check_configs({**BROKER_KEYS, **PLUGIN_KEYS}, without_prefix(settings))
-        for name in settings.keys() - without_prefix(settings):
-            broker_key(name).check(name, settings[name])
+        check_configs({**BROKER_KEYS, **PLUGIN_KEYS}, without_prefix(values))
+        for name in values.keys() - without_prefix(values):
+            broker_key(name).check(name, values[name])
     except InvalidConfig as error:
         raise ConfigurationError(f"configs: {error}") from None
     of_internal_topics = {
@@ -139,11 +139,11 @@ def broker_settings(
         "transaction.state.log.replication.factor": str(min(3, brokers)),
         "transaction.state.log.min.isr": str(min(2, brokers)),
     }
-    made = ClusterSettings({**STATIC_CONFIGS, **of_internal_topics, **settings})
-    factor = made.of().number("default.replication.factor")
+    settings = ClusterSettings({**STATIC_CONFIGS, **of_internal_topics, **values})
+    factor = settings.of().number("default.replication.factor")
     if not 1 <= factor <= brokers:
         raise ConfigurationError(must_be("default.replication.factor", f"from 1 to {brokers} (the brokers)", factor))
-    return made
+    return settings
 
 
 def ports_of(brokers: int, listeners: int, ports: int | Sequence[int] | None, *, tcp: bool) -> list[list[int]]:

@@ -52,8 +52,7 @@ class ConnectionLimits:
         self._turns.clear()
 
     def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
-        """Return whether one more connection is allowed. If necessary, closes a connection that has never sent a
-        request.
+        """Return whether one more connection is allowed, after closing a connection without requests if necessary.
 
         Otherwise, a client that opens all connections and sends nothing would shut out all others. The closed
         connection must count for each limit that is reached. Connections that wait for their turn count; refused
@@ -63,7 +62,7 @@ class ConnectionLimits:
         if rivals is None:
             return True
         silent = [(since, rival) for rival in rivals if (since := rival.silent_since) is not None]
-        since, longest = min(silent, key=lambda each: each[0], default=(math.inf, None))
+        since, longest = min(silent, key=lambda rival: rival[0], default=(math.inf, None))
         if longest is None or since > self._clock() - LONGEST_SILENCE:
             return False
         del connections[longest]
@@ -71,7 +70,7 @@ class ConnectionLimits:
         return True
 
     def _rivals(self, connections: Collection[C], listener: str, address: str) -> list[C] | None:
-        """Connections, each of which makes room for a new one if it closes. None if there is room already."""
+        """Return the connections that make room for a new one if one of them closes; None if there is room already."""
         rivals: list[C] | None = None
         for most, counts in self._limits(listener, address):
             if len(connections) < most:
@@ -93,9 +92,10 @@ class ConnectionLimits:
             host, _, number = override.rpartition(":")
             if host.strip() == address:
                 most = int(number)
-        yield settings.number(MOST_CONNECTIONS), lambda each: True
-        yield settings.of_listener(listener).number(MOST_CONNECTIONS), lambda each: each.listener == listener
-        yield most, lambda each: each.client_address == address
+        yield settings.number(MOST_CONNECTIONS), lambda connection: True
+        of_listener = settings.of_listener(listener).number(MOST_CONNECTIONS)
+        yield of_listener, lambda connection: connection.listener == listener
+        yield most, lambda connection: connection.client_address == address
 
     async def admit(self, listener: str, address: str) -> float:
         """Wait until the listener accepts a new connection, and return 0. A cancellation leaves the queue.

@@ -377,35 +377,35 @@ class DataDir(InMemory):
             ],
         }
 
-    def _save_topic(self, name: str, described: dict[str, Any] | None) -> None:
+    def _save_topic(self, name: str, content: dict[str, Any] | None) -> None:
         path = self._path / "topics" / f"{name}.json"
-        if described is not None and described == self._topics.get(name):
+        if content is not None and content == self._topics.get(name):
             return
         before = self._topics.get(name)
-        if described is None:
+        if content is None:
             self._delete_topic(path, before)
             self._topics.pop(name, None)
             return
         # The directories come first. So a topic whose directory is missing has lost it.
         path.parent.mkdir(exist_ok=True)
-        for replica, files in self._new_directories(described, before):
+        for replica, files in self._new_directories(content, before):
             files.create_directory(self._start)
             self._loaded[replica] = files
         self._topics.pop(name, None)  # if the write fails, the disk may have either state
-        write_document(path, described)
-        self._topics[name] = described
+        write_document(path, content)
+        self._topics[name] = content
 
     def _new_directories(
-        self, described: dict[str, Any], before: dict[str, Any] | None
+        self, content: dict[str, Any], before: dict[str, Any] | None
     ) -> Iterator[tuple[tuple[int, PartitionKey], LogFiles]]:
-        is_same = before is not None and before["topic_id"] == described["topic_id"]
+        is_same = before is not None and before["topic_id"] == content["topic_id"]
         present = before["partitions"] if before is not None and is_same else []
-        for index, state in enumerate(described["partitions"]):
+        for index, state in enumerate(content["partitions"]):
             old = present[index]["replicas"] if index < len(present) else ()
             for node in state["replicas"]:
                 if node not in old:
-                    key = (described["name"], index)
-                    yield (node, key), self._directory(node, key, bytes.fromhex(described["topic_id"]))
+                    key = (content["name"], index)
+                    yield (node, key), self._directory(node, key, bytes.fromhex(content["topic_id"]))
 
     def _delete_topic(self, path: Path, before: dict[str, Any] | None) -> None:
         """Move the file of a topic. It proves that logs of the topic on a broker that is stopped may be deleted."""
@@ -445,6 +445,7 @@ class DataDir(InMemory):
             "is_stopped": is_stopped,
             "sections": sorted({*self._saved, *self._cluster.get("sections", ())}),
         }
+        assert reserved >= self._cluster.get("next_producer_id", 0), "reserved producer ids are never given out again"
         if cluster != self._cluster:
             write_document(self._path / _CLUSTER, cluster)
             self._cluster = cluster
@@ -488,24 +489,24 @@ def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[in
     return DataDir(Path(path), new_id, node_ids)
 
 
-def _topic(described: dict[str, Any], controller: Controller, start: int) -> Topic:
+def _topic(content: dict[str, Any], controller: Controller, start: int) -> Topic:
     """Return the topic as it was, with the same leaders in new epochs. Another in-sync replica may have fewer
     records."""
     # The epochs of earlier starts are not written to the file unless something else of the topic changed.
-    starts = max(1, start - described["start"])
-    states = tuple(
+    starts = max(1, start - content["start"])
+    partitions = tuple(
         PartitionRegistration(
-            replicas=tuple(each["replicas"]),
-            isr=tuple(each["isr"]),
-            leader=each["leader"],
-            leader_epoch=each["leader_epoch"] + starts,
-            partition_epoch=each["partition_epoch"] + starts,
-            adding=tuple(each["adding"]),
-            removing=tuple(each["removing"]),
-            elr=tuple(each["elr"]),
-            last_leader=each["last_leader"],
+            replicas=tuple(state["replicas"]),
+            isr=tuple(state["isr"]),
+            leader=state["leader"],
+            leader_epoch=state["leader_epoch"] + starts,
+            partition_epoch=state["partition_epoch"] + starts,
+            adding=tuple(state["adding"]),
+            removing=tuple(state["removing"]),
+            elr=tuple(state["elr"]),
+            last_leader=state["last_leader"],
         )
-        for each in described["partitions"]
+        for state in content["partitions"]
     )
-    config = TopicConfig.parse(described["configs"], controller.settings.merged())
-    return Topic(described["name"], bytes.fromhex(described["topic_id"]), states, config, described["configs"])
+    config = TopicConfig.parse(content["configs"], controller.settings.merged())
+    return Topic(content["name"], bytes.fromhex(content["topic_id"]), partitions, config, content["configs"])

@@ -43,7 +43,7 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
     """Return the committed records of a leader's log: below the last stable offset, without aborted and control
     records.
     """
-    found: list[Record[bytes, bytes]] = []
+    records: list[Record[bytes, bytes]] = []
     topic, number = partition.key
     end = partition.last_stable_offset
     for stored in partition.log.batches():
@@ -54,29 +54,29 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
             continue
         columns = batch.columns(MAX_DECOMPRESSED_SIZE)
         rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)
-        found += (
+        records += (
             Record(topic, number, offset, timestamp, batch.timestamp_type, key, value, headers, stored.leader_epoch)
             for offset, timestamp, key, value, headers in rows
             if offset >= partition.log.start_offset
         )
-    return found
+    return records
 
 
-def headers_of(given: object) -> tuple[Header, ...]:
+def headers_of(headers: object) -> tuple[Header, ...]:
     """Return the headers of a mapping, in its order. Raises TypeError for another type, and for a value that is a
     str."""
-    headers = mapping("headers", {} if given is None else given, "names")
-    for name, value in headers.items():
+    values = mapping("headers", {} if headers is None else headers, "names")
+    for name, value in values.items():
         text("the name of a header", name)
         if value is not None and not isinstance(value, bytes):
             raise TypeError(must_be(f"the value of header {name!r}", "bytes or None", value))
-    return tuple(Header(name, value) for name, value in headers.items())
+    return tuple(Header(name, value) for name, value in values.items())
 
 
-def encoded(name: str, given: object) -> bytes | None:
+def encoded(name: str, value: object) -> bytes | None:
     """Return the bytes of a key or a value. Raises TypeError for other types than bytes, str and None."""
-    if given is None or isinstance(given, bytes):
-        return given
-    if isinstance(given, str):
-        return given.encode()
-    raise TypeError(must_be(name, "bytes, a str or None", given))
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(must_be(name, "bytes, a str or None", value))

@@ -64,8 +64,8 @@ def shorten_messages(part: Any) -> None:
     part of it. A message may quote a name of the request: 30,000 control characters are quoted with 120,000 characters.
     """
     if isinstance(part, list):
-        for each in part:
-            shorten_messages(each)
+        for element in part:
+            shorten_messages(element)
     for name in getattr(part, "specs", ()):
         value = getattr(part, name)
         if isinstance(value, str) and name.endswith(("error_message", "status_detail")):
@@ -111,14 +111,14 @@ def _holds_code(array: Spec, version: int) -> bool:
     )
 
 
-def _repeated(request: Any, name: str, version: int) -> list[Any]:
-    """Return the elements of the request that an array of the response called ``name`` answers."""
+def _repeated(request: Any, array_name: str, version: int) -> list[Any]:
+    """Return the elements of the request that an array of the response answers."""
     specs: dict[str, Spec] = getattr(type(request), "specs", {})
-    arrays = [each for each, spec in specs.items() if spec.wire == "array" and version in spec.versions]
-    if name not in arrays:
+    arrays = [field for field, spec in specs.items() if spec.wire == "array" and version in spec.versions]
+    if array_name not in arrays:
         arrays = ["topics"] if len(arrays) > 1 and "topics" in arrays else arrays
     else:
-        arrays = [name]
+        arrays = [array_name]
     return [element for array in arrays for element in getattr(request, array) or ()]
 
 
@@ -132,7 +132,7 @@ def _copied(name: str, spec: Spec, request: Any, version: int) -> Any:
     if isinstance(request, str | int):
         return request if isinstance(request, str) == (spec.wire == "string") else None
     names = _PARTITION if name in _PARTITION else ("name" if name == "user" else name,)
-    return next((getattr(request, each) for each in names if hasattr(request, each)), None)
+    return next((getattr(request, attribute) for attribute in names if hasattr(request, attribute)), None)
 
 
 def _absent(name: str, spec: Spec, version: int) -> Any:

@@ -186,6 +186,7 @@ class Fault:
         if self.seen < self.nth:
             return False
         self.hits += 1
+        assert self.times is None or self.hits <= self.times, "a fault hits at most `times` requests"
         return True
 
     def is_about(self, topic: str | None, partition: int | None) -> bool:
@@ -314,6 +315,7 @@ class History:
         self._size += exchange.size
         while len(self._exchanges) > self._limit or self._size > HISTORY_BYTES:
             self._size -= self._exchanges.popleft().size
+        assert self._size >= 0, "the history counts the bytes of its requests"
 
     def of(self, request: type[Request[Any]], *, node: int | None = None) -> list[Exchange]:
         """Return the exchanges of one kind of request, on one node or on all."""

@@ -251,11 +251,11 @@ class BrokerNode:
         return self.state is NodeState.FROZEN
 
     def time(self) -> float:
-        """Seconds of the loop's clock, for durations."""
+        """Return the loop's time in seconds, for durations."""
         return asyncio.get_running_loop().time()
 
     def now_ms(self) -> int:
-        """Milliseconds of this broker's wall clock, for timestamps."""
+        """Return this broker's wall clock in milliseconds, for timestamps."""
         return int((self._cluster.config.wall_clock() + self.clock_skew) * 1000)
 
     async def until_thawed(self) -> None:
@@ -397,12 +397,12 @@ class BrokerNode:
 
     def update_topic(self, name: str) -> None:
         """Apply the controller's decision about a topic: create, change or delete its replicas here."""
-        known = self.metadata.topics.get(name)
+        former = self.metadata.topics.get(name)
         topic = self._cluster.controller.topics.get(name)
         # A topic that was created again has another id. The logs of the old topic must not become its logs.
-        if known is not None and (topic is None or topic.topic_id != known.topic_id):
-            self.metadata.remove(known)
-            for index in range(len(known.partitions)):
+        if former is not None and (topic is None or topic.topic_id != former.topic_id):
+            self.metadata.remove(former)
+            for index in range(len(former.partitions)):
                 self.replica_manager.drop((name, index))
             self.groups.drop_topic(name)
         if topic is not None:
@@ -464,7 +464,7 @@ class BrokerNode:
         self.quotas.clean_up()
         self.replica_manager.clean_up(self.now_ms(), self.settings.number("producer.id.expiration.ms"))
 
-    def _preferred_replica(self, partition: Partition, parameters: FetchParameters, wanted: FetchPartition) -> int:
+    def _preferred_replica(self, partition: Partition, parameters: FetchParameters, requested: FetchPartition) -> int:
         """Return an in-sync follower in the reader's rack, or -1 for this leader (KIP-392)."""
         if not parameters.rack or not partition.is_leader or parameters.rack == self.rack:
             return -1
@@ -476,7 +476,7 @@ class BrokerNode:
             if registration is None or follower is None or not registration.alive:
                 continue
             # A follower that has not come so far would refuse the offset as out of range.
-            if registration.rack == parameters.rack and follower.end_offset >= wanted.fetch_offset:
+            if registration.rack == parameters.rack and follower.end_offset >= requested.fetch_offset:
                 return node_id
         return -1
 

@@ -105,13 +105,13 @@ class Usage:
 
     def add(self, amount: float, now: float) -> None:
         if self._samples and now - self._samples[-1][0] < self._window:
-            began, used = self._samples[-1]
-            self._samples[-1] = (began, used + amount)
-        else:
-            self._samples.append((now, amount))
+            began, used = self._samples.pop()
+            now, amount = began, used + amount
+        assert amount >= 0, "usage is never negative"
+        self._samples.append((now, amount))
 
     def throttle_seconds(self, limit: float, now: float) -> float:
-        """Seconds to wait until the average is at ``limit`` per second again."""
+        """Return the seconds to wait until the average is at ``limit`` per second again."""
         while self._samples and now - self._samples[0][0] >= self._windows * self._window:
             self._samples.popleft()
         used = sum(amount for _, amount in self._samples)
@@ -136,6 +136,7 @@ class TokenBucket(Usage):
         self._at = 0.0
 
     def add(self, amount: float, now: float) -> None:
+        assert amount >= 0, "usage is never negative"
         self._used += amount
 
     def throttle_seconds(self, limit: float, now: float) -> float:
@@ -164,10 +165,7 @@ class QuotaManager:
 
     def record_fetch(self, principal: str, client_id: str, size: int) -> int:
         """Count bytes to send. Returns the milliseconds to wait first; if not 0, the bytes are not counted."""
-        wait = self._record(principal, client_id, FETCH, size)
-        if wait:
-            self._record(principal, client_id, FETCH, -size)
-        return wait
+        return self._record(principal, client_id, FETCH, size, refunds=True)
 
     def record_request(self, principal: str, client_id: str, busy: float) -> int:
         """Count seconds of work. Returns the milliseconds that the client must wait."""
@@ -186,20 +184,17 @@ class QuotaManager:
 
         Above the quota it is not counted; returns the seconds after which the broker closes it.
         """
-        found = self._limits.find_address(address)
-        if found is None:
+        limit = self._limits.find_address(address)
+        if limit is None:
             return 0.0
-        wait = self._throttle(CONNECTIONS, *found, 1)
-        if wait:
-            self._throttle(CONNECTIONS, *found, -1)
-        return min(wait / 1000, self._window)
+        return min(self._throttle(CONNECTIONS, *limit, 1, refunds=True) / 1000, self._window)
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
         """Return the maximum bytes of one fetch: more would always exceed the limit. None without a limit."""
         if not self._limits.are_set:
             return None
-        found = self._limits.find(_user_of(principal), client_id, FETCH)
-        return None if found is None else int(found[1] * max(self._windows - 1, 1) * self._window)
+        limit = self._limits.find(_user_of(principal), client_id, FETCH)
+        return None if limit is None else int(limit[1] * max(self._windows - 1, 1) * self._window)
 
     def limits_requests(self, principal: str, client_id: str) -> bool:
         """Return whether a request quota applies to the client, so that its work has to be measured."""
@@ -212,19 +207,22 @@ class QuotaManager:
     def clean_up(self) -> None:
         """Drop the usage of clients that sent nothing for an hour."""
         before = self._clock() - DROP_AFTER
-        for each in [each for each, usage in self._usage.items() if usage.last_used < before]:
-            del self._usage[each]
+        for key in [key for key, usage in self._usage.items() if usage.last_used < before]:
+            del self._usage[key]
 
-    def _record(self, principal: str, client_id: str, key: str, amount: float) -> int:
+    def _record(self, principal: str, client_id: str, key: str, amount: float, *, refunds: bool = False) -> int:
         if not self._limits.are_set:
             return 0
-        found = self._limits.find(_user_of(principal), client_id, key)
-        if found is None:
+        limit = self._limits.find(_user_of(principal), client_id, key)
+        if limit is None:
             return 0
-        return self._throttle(key, *found, amount)
+        return self._throttle(key, *limit, amount, refunds=refunds)
 
-    def _throttle(self, key: str, entity: Entity, limit: float, amount: float) -> int:
-        """Count ``amount`` of a quota, and return the milliseconds to wait."""
+    def _throttle(self, key: str, entity: Entity, limit: float, amount: float, *, refunds: bool = False) -> int:
+        """Count ``amount`` of a quota, and return the milliseconds to wait.
+
+        With ``refunds``, an amount for which the client has to wait is not counted.
+        """
         now = self._clock()
         usage = self._usage.get((key, entity))
         if usage is None:
@@ -233,7 +231,10 @@ class QuotaManager:
         # Called before the amount is added, because earlier time must not pay for the amount.
         usage.throttle_seconds(limit, now)
         usage.add(amount, now)
-        return int(usage.throttle_seconds(limit, now) * 1000)
+        throttle_ms = int(usage.throttle_seconds(limit, now) * 1000)
+        if refunds and throttle_ms:
+            usage.add(-amount, now)
+        return throttle_ms
 
 
 def _user_of(principal: str) -> str:

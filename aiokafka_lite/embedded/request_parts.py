@@ -58,11 +58,11 @@ def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple
         if not shape.partitions:
             (hit if is_about(name, None) else rest).append(topic)
             continue
-        chosen: list[Any] = []
-        others: list[Any] = []
+        hit_parts: list[Any] = []
+        rest_parts: list[Any] = []
         for part in getattr(topic, shape.partitions):
-            (chosen if is_about(name, getattr(part, shape.number)) else others).append(part)
-        for parts, topics in ((chosen, hit), (others, rest)):
+            (hit_parts if is_about(name, getattr(part, shape.number)) else rest_parts).append(part)
+        for parts, topics in ((hit_parts, hit), (rest_parts, rest)):
             if parts:
                 topics.append(dataclasses.replace(topic, **{shape.partitions: parts}))
     if not rest:
@@ -74,13 +74,13 @@ def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple
 def merge_responses(request: Request[Any], failed: Response, handled: Response) -> Response:
     """Return the response to the handled part of ``request``, with the topics of the failed part added."""
     shape = _SHAPES[type(request)]
-    into: list[Any] = getattr(handled, shape.answered_topics)
+    topics: list[Any] = getattr(handled, shape.answered_topics)
     for topic in getattr(failed, shape.answered_topics):
-        same = [each for each in into if shape.partitions and _identity(each) == _identity(topic)]
-        if same:
-            getattr(same[0], shape.answered_partitions).extend(getattr(topic, shape.answered_partitions))
+        twins = [candidate for candidate in topics if shape.partitions and _identity(candidate) == _identity(topic)]
+        if twins:
+            getattr(twins[0], shape.answered_partitions).extend(getattr(topic, shape.answered_partitions))
         else:
-            into.append(topic)
+            topics.append(topic)
     return handled
 
 

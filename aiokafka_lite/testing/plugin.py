@@ -65,19 +65,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _deadline(config: pytest.Config) -> float:
-    given = config.getini("kafka_deadline")
+    value = config.getini("kafka_deadline")
     try:
-        limit = float(given)
+        limit = float(value)
     except ValueError:
         limit = math.nan
     if not 0 <= limit < math.inf:
-        raise pytest.UsageError(f"kafka_deadline must be a number of seconds, 0 for no limit, got {given!r}")
+        raise pytest.UsageError(f"kafka_deadline must be a number of seconds, 0 for no limit, got {value!r}")
     return limit
 
 
 @pytest.fixture(scope="session")
 def _kafka_deadline(pytestconfig: pytest.Config) -> float:
-    """The option ``kafka_deadline`` in seconds. Each async test that uses this fixture has this time limit."""
+    """Return the option ``kafka_deadline`` in seconds. Each async test that uses this fixture has this time limit."""
     return _deadline(pytestconfig)
 
 
@@ -155,7 +155,7 @@ def _within(limit: float, test: Callable[..., Awaitable[None]]) -> Callable[...,
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
 async def embedded_kafka(_kafka_deadline: float) -> AsyncIterator[EmbeddedCluster]:
-    """An embedded cluster with one node on a free loopback port, in the event loop of the test; new for each test."""
+    """Start an embedded cluster with one node on a free loopback port, in the test's event loop; new for each test."""
     from aiokafka_lite.embedded import EmbeddedCluster
 
     async with EmbeddedCluster(brokers=1) as cluster:
@@ -164,7 +164,7 @@ async def embedded_kafka(_kafka_deadline: float) -> AsyncIterator[EmbeddedCluste
 
 @async_fixture  # type: ignore[untyped-decorator, unused-ignore]
 async def embedded_schema_registry(_kafka_deadline: float) -> AsyncIterator[EmbeddedSchemaRegistry]:
-    """A schema registry on a free loopback port, in the event loop of the test; new and empty for each test."""
+    """Start a schema registry on a free loopback port, in the test's event loop; new and empty for each test."""
     from aiokafka_lite.embedded import EmbeddedSchemaRegistry
 
     async with EmbeddedSchemaRegistry() as registry:
@@ -173,7 +173,7 @@ async def embedded_schema_registry(_kafka_deadline: float) -> AsyncIterator[Embe
 
 @pytest.fixture
 def embedded_bootstrap_servers(embedded_kafka: EmbeddedCluster) -> str:
-    """The bootstrap servers of ``embedded_kafka``."""
+    """Return the bootstrap servers of ``embedded_kafka``."""
     return embedded_kafka.bootstrap_servers
 
 
@@ -221,7 +221,7 @@ def new_embedded_kafka_server(_kafka_deadline: float) -> Iterator[EmbeddedKafkaS
 
 @pytest.fixture(scope="session")
 def embedded_kafka_process(_kafka_deadline: float) -> Iterator[str]:
-    """The bootstrap servers of an embedded cluster with one node in a process of its own, one for the session."""
+    """Start an embedded cluster with one node in a process of its own, one for the session: its bootstrap servers."""
     command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -240,13 +240,16 @@ def embedded_kafka_process(_kafka_deadline: float) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap_servers(request: pytest.FixtureRequest, _kafka_deadline: float) -> str:
-    """A real Kafka: ``--kafka-bootstrap`` or ``KAFKA_BOOTSTRAP_SERVERS`` if given, otherwise ``kafka_container``."""
-    given = request.config.getoption("--kafka-bootstrap") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    return str(given or request.getfixturevalue("kafka_container").bootstrap_servers)
+    """Return the address of a real Kafka.
+
+    It is ``--kafka-bootstrap`` or ``KAFKA_BOOTSTRAP_SERVERS``; if neither is set, ``kafka_container`` starts.
+    """
+    servers = request.config.getoption("--kafka-bootstrap") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    return str(servers or request.getfixturevalue("kafka_container").bootstrap_servers)
 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test uses, for clusters that tests share. The topic is not created."""
-    name = "".join(each if each.isalnum() else "-" for each in request.node.name)
+    """Return the name of a topic that no other test uses, for clusters that tests share. The topic is not created."""
+    name = "".join(char if char.isalnum() else "-" for char in request.node.name)
     return f"{name[:100]}-{uuid.uuid4().hex[:8]}"

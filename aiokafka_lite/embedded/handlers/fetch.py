@@ -60,7 +60,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         if error is not ErrorCode.NONE:
             refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
-            positions[key], slots[key] = slot.wanted, slot
+            positions[key], slots[key] = slot.requested, slot
     parameters = FetchParameters(
         # A refused partition is news, so the response does not wait.
         max_wait=0.0 if refused else request.max_wait_ms / 1000,

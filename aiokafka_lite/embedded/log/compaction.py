@@ -58,14 +58,14 @@ def compact(
     # A later record outdates an earlier one even if it is in a segment that is not compacted yet.
     valid = [batch for batch in log.batches() if batch.last_offset < stable_offset and not is_aborted(batch.view())]
     latest, horizon = _latest_offsets(valid), now_ms - delete_retention_ms
-    kept = [
+    compacted = [
         after
         for before in dirty
         if not is_aborted(before.view()) and (after := _clean(before, latest, horizon)) is not None
     ]
-    if kept == dirty:
+    if compacted == dirty:
         return False
-    log.replace_segments(closed, kept)
+    log.replace_segments(closed, compacted)
     return True
 
 
@@ -88,22 +88,22 @@ def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int)
     if view.is_control:
         return batch
     body = view.body(MAX_DECOMPRESSED_SIZE)
-    kept = [
+    records = [
         record
         for record in scan(view, body)
         if record.key is not None
         and latest[record.key] == record.offset
         and (record.has_value or record.timestamp >= tombstones_before)
     ]
-    if len(kept) == view.count:
+    if len(records) == view.count:
         return batch
-    if not kept:
+    if not records:
         return None
-    max_timestamp = max(record.timestamp for record in kept)
+    max_timestamp = max(record.timestamp for record in records)
     data = replace_records(
         view,
-        b"".join([body[record.start : record.end] for record in kept]),
-        count=len(kept),
+        b"".join([body[record.start : record.end] for record in records]),
+        count=len(records),
         max_timestamp=max_timestamp,
         compression=view.compression,
     )

@@ -95,6 +95,7 @@ class OpenFiles:
             while len(self._open) >= self._limit:
                 os.close(self._open.popitem(last=False)[1])
             descriptor = self._open[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            assert len(self._open) <= self._limit, "at most `limit` files are open"
         else:
             self._open.move_to_end(path)
         return descriptor
@@ -153,7 +154,7 @@ class FileSegment(Segment):
         )
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the file. Raises OSError."""
+        """Read ``size`` bytes of the file. Raises OSError."""
         return os.pread(self._files.get(self.path), size, position)
 
     def truncate(self, offset: int) -> None:
@@ -258,7 +259,7 @@ class LogFiles(Segments):
         for segment in after:
             segment.flush()
         # After swap.json is written, a crash repeats the swap. So the new files are whole on the disk before it.
-        names = {"old": [each.path.name for each in before], "new": [each.path.name for each in after]}
+        names = {"old": [segment.path.name for segment in before], "new": [segment.path.name for segment in after]}
         write_document(self.directory / _SWAP, names)
         for segment in before:
             segment.delete()

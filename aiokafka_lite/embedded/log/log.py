@@ -118,6 +118,7 @@ class Segment:
         return self.peaks[-1] if self.peaks else -1
 
     def append(self, batch: StoredBatch) -> None:
+        assert not self.bases or batch.base_offset > self.bases[-1], "base offsets increase strictly"
         self.ends.append(self.size + batch.size)
         self.peaks.append(max(self.max_timestamp, batch.max_timestamp))
         self.bases.append(batch.base_offset)
@@ -132,10 +133,10 @@ class Segment:
 
     def truncate(self, offset: int) -> None:
         """Delete every batch that has a record at or after ``offset``."""
-        kept = bisect_left(self.bases, offset)
-        if kept and self.batches[kept - 1].last_offset >= offset:
-            kept -= 1
-        del self.batches[kept:], self.bases[kept:], self.ends[kept:], self.peaks[kept:]
+        count = bisect_left(self.bases, offset)
+        if count and self.batches[count - 1].last_offset >= offset:
+            count -= 1
+        del self.batches[count:], self.bases[count:], self.ends[count:], self.peaks[count:]
 
     def flush(self) -> None:
         """Wait until the disk has everything."""
@@ -157,13 +158,13 @@ class Segments:
         return Segment(base_offset)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """The log has replaced the segments ``old`` by ``new``."""
+        """Replace the segments ``old`` by ``new``, as the log is about to do."""
 
     def keep_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
-        """A compaction may remove all batches of these epochs, each with its first offset."""
+        """Keep these epochs, each with its first offset: a compaction may remove all of their batches."""
 
     def start_moved(self, start_offset: int) -> None:
-        """The log starts at this offset now; the records before it are deleted."""
+        """Note that the log starts at this offset now; the records before it are about to be deleted."""
 
     def restarted(self, start_offset: int) -> None:
         """Note that the log continues at this offset; all its segments are about to be deleted."""
@@ -216,9 +217,9 @@ class Log:
         # A crash leaves an old high watermark, and may cut the end of the log: invariant 2 must hold all the same.
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
         first_batches = [next(group) for _, group in groupby(self.batches(), key=_epoch_of_batch)]
-        found = [(batch.base_offset, batch.leader_epoch) for batch in first_batches]
-        found += [(start, epoch) for epoch, start in epochs if start < self.end_offset]
-        for start, epoch in sorted(found):
+        starts = [(batch.base_offset, batch.leader_epoch) for batch in first_batches]
+        starts += [(start, epoch) for epoch, start in epochs if start < self.end_offset]
+        for start, epoch in sorted(starts):
             self.assign_epoch(epoch, max(start, self.start_offset))
 
     # Writing.
@@ -236,10 +237,11 @@ class Log:
             self.segments.append(active)
         active.append(batch)
         self.end_offset = batch.next_offset
+        self._check_order()
 
     def roll(self) -> None:
         """Close the active segment, so that retention and compaction apply to it."""
-        if self.segments[-1].batches:
+        if self.segments[-1].batches:  # every segment except the last one has batches
             self.flush()
             self.segments.append(self._made_by.create(self.end_offset))
 
@@ -260,7 +262,11 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self._check_order()
         return True
+
+    def _check_order(self) -> None:
+        assert self.start_offset <= self.high_watermark <= self.end_offset, "log start <= high watermark <= log end"
 
     def truncate_to(self, offset: int) -> bool:
         """Delete the batches from ``offset`` on. True if there were any."""
@@ -279,6 +285,7 @@ class Log:
         self.compacted_up_to = min(self.compacted_up_to, offset)
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
+        self._check_order()
         return True
 
     def reset_to(self, offset: int) -> None:
@@ -308,6 +315,7 @@ class Log:
             self.epochs = [(epoch, offset) for epoch, _ in last_epoch]
             return
         self._made_by.start_moved(offset)
+        self._check_order()
         # Only whole segments go. Records below the start of the log may stay in the first segment; they are never read.
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self.segments.pop(0).delete()
@@ -343,6 +351,7 @@ class Log:
             compacted[-1].append(batch)
         # Before the swap: after a crash in between, the epochs of removed batches would be lost.
         self._made_by.keep_epochs([entry for entry in self.epochs if _start_of(entry) < self.high_watermark])
+        assert count < len(self.segments), "the active segment is never compacted"
         self._made_by.replace(self.segments[:count], compacted)
         self.segments = [*compacted, *self.segments[count:]]
 
@@ -433,9 +442,9 @@ class Log:
             for batch in segment.batches[first:]:
                 if batch.max_timestamp < timestamp:
                     continue
-                found = _first_record(batch, lambda at, offset: at >= timestamp and offset >= self.start_offset)
-                if found is not None:
-                    return found
+                record = _first_record(batch, lambda at, offset: at >= timestamp and offset >= self.start_offset)
+                if record is not None:
+                    return record
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
@@ -471,8 +480,8 @@ def _start_of(entry: tuple[int, int]) -> int:
     return entry[1]
 
 
-def _first_record(batch: StoredBatch, wanted: Callable[[int, int], bool]) -> TimestampedOffset | None:
+def _first_record(batch: StoredBatch, matches: Callable[[int, int], bool]) -> TimestampedOffset | None:
     for record in batch.scan():
-        if wanted(record.timestamp, record.offset):
+        if matches(record.timestamp, record.offset):
             return TimestampedOffset(record.timestamp, record.offset, batch.leader_epoch)
     return None

@@ -196,13 +196,13 @@ class ProducerStates:
         """Register a question to the coordinator about a batch. Returns ``ONGOING`` if no question is necessary."""
         if self._is_open(producer_id, epoch):
             return ONGOING
-        known = self._verifications.get(producer_id)
-        if known is None or known.epoch < epoch:
-            adds = adds if known is None else known.adds  # as in Kafka, the first question decides
-            known = self._verifications[producer_id] = Verification(epoch, first_sequence, adds=adds)
-        if known.epoch == epoch:
-            known.lowest_sequence = min(known.lowest_sequence, first_sequence)
-        return known
+        verification = self._verifications.get(producer_id)
+        if verification is None or verification.epoch < epoch:
+            adds = adds if verification is None else verification.adds  # as in Kafka, the first question decides
+            verification = self._verifications[producer_id] = Verification(epoch, first_sequence, adds=adds)
+        if verification.epoch == epoch:
+            verification.lowest_sequence = min(verification.lowest_sequence, first_sequence)
+        return verification
 
     def check_verification(self, batch: RecordBatch, verification: Verification | None) -> None:
         """Raise SequenceRejected if a transactional batch is not verified, and its transaction has no records here.

@@ -36,7 +36,10 @@ class TransactionIndex:
 
     def begin(self, producer_id: int, offset: int) -> None:
         """Record the first offset of a transaction. Later records of the same transaction change nothing."""
-        self.open.setdefault(producer_id, offset)
+        if producer_id not in self.open:
+            latest = next(reversed(self.open.values()), -1)
+            assert offset > latest, "open transactions are in the order of their first offsets"
+            self.open[producer_id] = offset
 
     def end(self, producer_id: int, offset: int, *, committed: bool) -> None:
         """End a transaction by its marker. A marker without a transaction here has no effect."""
@@ -44,7 +47,9 @@ class TransactionIndex:
         if first is None:
             return
         self._unreplicated.append((first, offset))
+        assert first < offset, "a marker follows the records of its transaction"
         if not committed:
+            assert not self.aborted or self.aborted[-1].last_offset < offset, "aborted is ordered by the markers"
             self.aborted.append(TransactionIndexEntry(producer_id, first, offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -52,14 +57,14 @@ class TransactionIndex:
         if not self.open and not self._unreplicated:
             return high_watermark
         # As in Kafka, a transaction counts as open until the replicas have its marker.
-        self._unreplicated = [each for each in self._unreplicated if each[1] >= high_watermark]
+        self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
         firsts = [first for first, _ in self._unreplicated]
         return min((high_watermark, *firsts, *islice(self.open.values(), 1)))
 
     def aborted_between(self, offset: int, end: int) -> list[TransactionIndexEntry]:
         """Return the aborted transactions that have records from ``offset`` up to ``end``."""
         first = bisect_left(self.aborted, offset, key=_last_offset)
-        return [each for each in self.aborted[first:] if each.first_offset < end]
+        return [transaction for transaction in self.aborted[first:] if transaction.first_offset < end]
 
     def is_aborted(self, batch: RecordBatch) -> bool:
         """Return whether the records of a batch belong to an aborted transaction."""
@@ -67,8 +72,8 @@ class TransactionIndex:
             return False
         first = bisect_left(self.aborted, batch.base_offset, key=_last_offset)
         return any(
-            each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset
-            for each in self.aborted[first:]
+            transaction.producer_id == batch.producer_id and transaction.first_offset <= batch.base_offset
+            for transaction in self.aborted[first:]
         )
 
     def delete_before(self, offset: int) -> None:

@@ -139,7 +139,7 @@ def _code_for_header(records: Buffer | None) -> ErrorCode:
 
 
 def _check_tail(records: Buffer, start: int) -> None:
-    """Only the beginning of another batch may follow the batch. It is dropped, as in Kafka."""
+    """Raise RecordsRejected unless the bytes after the batch begin another one. As in Kafka, they are dropped."""
     if not is_framed(records[start:]):
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the bytes after the batch are not another batch")
 

@@ -46,9 +46,9 @@ class BrokerLoggers:
     def change(self, changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool) -> None:
         """Apply changes, all or none: the name of a logger, the number of an operation, and a level. Raises Refused."""
         changes = list(changes)
-        known = self.levels()
+        levels = self.levels()
         for name, operation, level in changes:
-            _check(name, operation, level, known)
+            _check(name, operation, level, levels)
         if validate_only:
             return
         for name, operation, level in changes:
@@ -71,7 +71,7 @@ def _level(name: str) -> str:
     return next((level for level, least in LEVELS.items() if number >= least), "TRACE")
 
 
-def _check(name: str, operation: int, level: str | None, known: Iterable[str]) -> None:
+def _check(name: str, operation: int, level: str | None, loggers: Iterable[str]) -> None:
     """Raise Refused for a change that Kafka refuses."""
     if not 0 <= operation < len(OPERATIONS):  # in Kafka, such a number causes an exception
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no operation {operation}")
@@ -79,7 +79,7 @@ def _check(name: str, operation: int, level: str | None, known: Iterable[str]) -
         raise Refused(ErrorCode.INVALID_REQUEST, f"{OPERATIONS[operation]} is not allowed for loggers of brokers")
     if operation == SET and level is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{name} must have a level")
-    if name not in known:
+    if name not in loggers:
         raise Refused(ErrorCode.INVALID_CONFIG, f"there is no logger {name!r}")
     if operation == DELETE and name == ROOT:
         raise Refused(ErrorCode.INVALID_REQUEST, f"the level of the logger {ROOT} cannot be removed")

@@ -99,7 +99,7 @@ class ClusterChanges:
         self._controller.metadata_changed()
 
     def _share_min_isr(self) -> None:
-        """With KIP-966, give all brokers one min.insync.replicas, as Kafka does when it formats a cluster."""
+        """Give all brokers one min.insync.replicas if KIP-966 is on, as Kafka does when it formats a cluster."""
         if not self._controller.features.level(ELIGIBLE_LEADER_REPLICAS):
             return
         in_force = self._settings.of().value(MIN_ISR)

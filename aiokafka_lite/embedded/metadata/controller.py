@@ -98,9 +98,9 @@ class Controller:
         return f"<Controller brokers={self.live_brokers()} topics={len(self.topics)}>"
 
     def metadata_changed(self) -> None:
-        """Called when other metadata than topics and brokers changed: ACLs, users, tokens, quotas, settings, features.
+        """Save and publish a change of ACLs, users, tokens, quotas, settings or features.
 
-        Raises Refused if the change cannot be saved. Then all of them are as before the change.
+        Raises Refused if the change cannot be saved; then it is undone.
         """
         self._save(None, None)
         self._publish(None)
@@ -367,7 +367,12 @@ class Controller:
             tracked = self.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
             min_isr = topic.config.min_insync_replicas if tracked else 1
             changed = [new.after(old, min_isr) for old, new in zip(before.partitions, topic.partitions)]
+            assert len(changed) == len(before.partitions), "a topic never loses partitions"
+            for old, new in zip(before.partitions, changed):
+                assert new.leader_epoch >= old.leader_epoch, "a leader epoch only grows"
             topic = replace(topic, partitions=(*changed, *topic.partitions[len(changed) :]))
+        for state in topic.partitions:
+            assert state.leader in (NO_LEADER, *state.isr), "a leader is in sync"
         self._save(topic.name, topic)
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
@@ -391,6 +396,7 @@ class Controller:
                 self.producer_ids_reserved -= PRODUCER_ID_BLOCK
                 raise
         self._next_producer_id += 1
+        assert self._next_producer_id <= self.producer_ids_reserved, "an id is reserved before it is used"
         return self._next_producer_id - 1
 
     def skip_producer_ids(self, used: int) -> None:

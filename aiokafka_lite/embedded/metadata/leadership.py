@@ -44,8 +44,8 @@ class PartitionLeadership:
         if node_id is None:
             # Without replicas in sync, the eligible ones have all committed records (KIP-966).
             electable = state.replicas if unclean else (state.isr or state.elr)
-            others = [each for each in electable if each != state.leader and self._controller.is_alive(each)]
-            node_id = others[0] if others else state.leader
+            candidates = [node for node in electable if node != state.leader and self._controller.is_alive(node)]
+            node_id = candidates[0] if candidates else state.leader
         if node_id not in state.replicas or not self._controller.is_alive(node_id):
             raise Refused(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"node {node_id} is not a live replica of {key[0]}-{key[1]}"

@@ -19,7 +19,7 @@ PartitionKey = tuple[str, int]
 
 
 def is_legal_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 characters of ``a-z A-Z 0-9 . _ -``, but not ``.`` or ``..``."""
+    """Return whether a name has 1 to 249 characters of ``a-z A-Z 0-9 . _ -``, and is not ``.`` or ``..``."""
     return _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -42,6 +42,9 @@ class PartitionRegistration:
     removing: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     last_leader: int = NO_LEADER
+
+    def __post_init__(self) -> None:
+        assert set(self.isr) <= set(self.replicas), "the in-sync set is a part of the replicas"
 
     def may_lead(self, node_id: int) -> bool:
         """Return whether a replica has all committed records."""
@@ -102,7 +105,7 @@ class Topic:
 
 
 def spread(count: int, replication_factor: int, brokers: Sequence[int], first: int = 0) -> list[tuple[int, ...]]:
-    """Replicas for ``count`` partitions. Leaders rotate from broker ``first`` on; followers are the next brokers."""
+    """Return the replicas of ``count`` partitions: leaders rotate from broker ``first`` on, followers come next."""
     return [
         tuple(brokers[(first + index + step) % len(brokers)] for step in range(replication_factor))
         for index in range(count)

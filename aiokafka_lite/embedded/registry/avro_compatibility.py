@@ -30,8 +30,8 @@ class AvroSchema:
 
     def __init__(self, text: str, used: Iterable[str] = ()) -> None:
         self.names: Names = {}
-        for each in used:
-            _define(json.loads(each), "", self.names)
+        for used_text in used:
+            _define(json.loads(used_text), "", self.names)
         self.root: Any = _define(json.loads(text), "", self.names)
 
 
@@ -68,28 +68,28 @@ def _define_named(schema: dict[str, Any], namespace: str, names: Names) -> str:
     if names.get(full, schema).get("definition", schema) != schema:
         raise ValueError(f"the type {full!r} is defined twice")
     inner = full.rpartition(".")[0]
-    made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "definition": schema}
-    made["aliases"] = {_short(each) for each in schema.get("aliases", ())}
-    names[full] = made  # registered before its fields are read, because these may contain the type itself
+    named_type: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "definition": schema}
+    named_type["aliases"] = {_short(alias) for alias in schema.get("aliases", ())}
+    names[full] = named_type  # registered before its fields are read, because these may contain the type itself
     if kind == "enum":
-        made["symbols"], made["default"] = list(schema["symbols"]), schema.get("default")
-        _refuse_twice(full, "symbol", made["symbols"])
+        named_type["symbols"], named_type["default"] = list(schema["symbols"]), schema.get("default")
+        _refuse_twice(full, "symbol", named_type["symbols"])
     elif kind == "fixed":
-        made["size"] = schema["size"]
-        if not isinstance(made["size"], int) or made["size"] < 0:
+        named_type["size"] = schema["size"]
+        if not isinstance(named_type["size"], int) or named_type["size"] < 0:
             raise ValueError(f"the size of {full} must be a whole number >= 0")
     else:
         _refuse_twice(full, "field", [field["name"] for field in schema["fields"]])
-        made["fields"] = [
+        named_type["fields"] = [
             {
-                "name": each["name"],
-                "names": {each["name"], *each.get("aliases", ())},
-                "type": _define(each.get("type"), inner, names),
-                "has_default": "default" in each,
+                "name": field["name"],
+                "names": {field["name"], *field.get("aliases", ())},
+                "type": _define(field.get("type"), inner, names),
+                "has_default": "default" in field,
             }
-            for each in schema["fields"]
+            for field in schema["fields"]
         ]
-        for definition, field in zip(schema["fields"], made["fields"], strict=True):
+        for definition, field in zip(schema["fields"], named_type["fields"], strict=True):
             if "default" in definition and not _is_value(definition["default"], field["type"], names):
                 raise ValueError(
                     f"the default {json.dumps(definition['default'])[:80]} of {full}.{field['name']} is wrong"
@@ -139,9 +139,9 @@ def _refuse_twice(what: str, part: str, names: list[str]) -> None:
 
 
 def _known(name: str, namespace: str, names: Names) -> str:
-    for each in (_full(name, namespace), name):
-        if each in names:
-            return each
+    for full_name in (_full(name, namespace), name):
+        if full_name in names:
+            return full_name
     raise ValueError(f"the type {name!r} is not defined")
 
 
@@ -171,10 +171,10 @@ class _Comparison:
         # Any type of the written union may occur, so the reader must read all of them. One type of the reader's union
         # is enough to read a written type.
         if isinstance(written, list):
-            return [found for each in written for found in self.compare(read, each, path)]
+            return [reason for branch in written for reason in self.compare(read, branch, path)]
         if isinstance(read, list):
-            results = [list(self.compare(each, written, path)) for each in read]
-            return [] if any(not found for found in results) else [f"{path or '/'}: no type of the union reads it"]
+            reasons = [list(self.compare(branch, written, path)) for branch in read]
+            return [] if not all(reasons) else [f"{path or '/'}: no type of the union reads it"]
         if _is_primitive(read) or _is_primitive(written):
             allowed = _is_promotion(read, written)
             return [] if allowed else [f"{path or '/'}: {_label(written)} cannot be read as {_label(read)}"]
@@ -201,8 +201,8 @@ class _Comparison:
         if kind == "fixed":
             return [] if read["size"] == written["size"] else [f"{path or '/'}: the size of fixed {name} changed"]
         if kind == "enum":
-            missing = [each for each in written["symbols"] if each not in read["symbols"]]
-            return [] if not missing or read["default"] else [f"{path or '/'}: symbols are missing: {missing}"]
+            removed = [symbol for symbol in written["symbols"] if symbol not in read["symbols"]]
+            return [] if not removed or read["default"] else [f"{path or '/'}: symbols are missing: {removed}"]
         return self._compare_records(read, written, path)
 
     def _compare_records(self, read: Any, written: Any, path: str) -> Iterable[str]:
@@ -211,15 +211,15 @@ class _Comparison:
         if pair in self._begun:
             return []
         self._begun.add(pair)
-        found: list[str] = []
+        reasons: list[str] = []
         for field in read["fields"]:
             place = f"{path}/fields/{field['name']}"
-            same = next((each for each in written["fields"] if each["name"] in field["names"]), None)
+            same = next((writer for writer in written["fields"] if writer["name"] in field["names"]), None)
             if same is not None:
-                found += self.compare(field["type"], same["type"], place)
+                reasons += self.compare(field["type"], same["type"], place)
             elif not field["has_default"]:
-                found.append(f"{place}: the field has no default value and is missing in the other schema")
-        return found
+                reasons.append(f"{place}: the field has no default value and is missing in the other schema")
+        return reasons
 
 
 def _is_primitive(schema: Any) -> bool:

@@ -79,12 +79,12 @@ class _Stored:
     guid: str
 
     def described(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"schema": self.content.text, "guid": self.guid}
+        description: dict[str, Any] = {"schema": self.content.text, "guid": self.guid}
         if self.content.kind != "AVRO":
-            made["schemaType"] = self.content.kind
+            description["schemaType"] = self.content.kind
         if self.content.references:
-            made["references"] = self.content.references
-        return made
+            description["references"] = self.content.references
+        return description
 
 
 @dataclass(slots=True)
@@ -232,9 +232,9 @@ class RegistryState:
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the answer to one request. Raises _Refused."""
         for method, pattern, route in self._routes:
-            found = pattern.fullmatch(request.path)
-            if found is not None and method == request.method:
-                return HttpResponse(HTTPStatus.OK, route(request, *map(unquote, found.groups())))
+            match = pattern.fullmatch(request.path)
+            if match is not None and method == request.method:
+                return HttpResponse(HTTPStatus.OK, route(request, *map(unquote, match.groups())))
         raise _Refused(HTTPStatus.NOT_FOUND, 404, "HTTP 404 Not Found")
 
     # Subjects and versions.
@@ -249,7 +249,7 @@ class RegistryState:
         )
 
     def _versions(self, request: HttpRequest, name: str) -> object:
-        return [each.number for each in self._existing(name).active]
+        return [version.number for version in self._existing(name).active]
 
     def _version(self, request: HttpRequest, name: str, number: str) -> object:
         return self._described(name, self._find(self._existing(name), number))
@@ -294,24 +294,29 @@ class RegistryState:
                 raise _Refused(HTTPStatus.NOT_FOUND, 40405, f"Subject '{name}' was not deleted first")
             del self._subjects[name]
             return [version.number for version in subject.versions]
-        deleted = self._existing(name).active
-        for each in deleted:
-            each.is_deleted = True
-        return [each.number for each in deleted]
+        versions = self._existing(name).active
+        for version in versions:
+            version.is_deleted = True
+        return [version.number for version in versions]
 
     def _delete_version(self, request: HttpRequest, name: str, number: str) -> object:
         subject = self._existing(name)
         if request.query.get("permanent") == "true":
-            found = next(
-                (version for version in subject.versions if str(version.number) == number and version.is_deleted), None
+            version = next(
+                (
+                    candidate
+                    for candidate in subject.versions
+                    if str(candidate.number) == number and candidate.is_deleted
+                ),
+                None,
             )
-            if found is None:
+            if version is None:
                 raise _Refused(HTTPStatus.NOT_FOUND, 40407, f"Version {number} was not deleted first")
-            subject.versions.remove(found)
+            subject.versions.remove(version)
         else:
-            found = self._find(subject, number)
-            found.is_deleted = True
-        return found.number
+            version = self._find(subject, number)
+            version.is_deleted = True
+        return version.number
 
     def _existing(self, name: str) -> _Subject:
         subject = self._subjects.get(name)
@@ -324,10 +329,10 @@ class RegistryState:
             return subject.active[-1]
         if not number.isdigit() or number == "0":
             raise _Refused(422, 42202, f"The specified version '{number}' is not a valid version id.")
-        found = next((each for each in subject.active if each.number == int(number)), None)
-        if found is None:
+        version = next((candidate for candidate in subject.active if candidate.number == int(number)), None)
+        if version is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40402, f"Version {number} not found.")
-        return found
+        return version
 
     # Schemas.
 
@@ -335,16 +340,16 @@ class RegistryState:
         return list(TYPES)
 
     def _by_id(self, request: HttpRequest, schema_id: str) -> object:
-        found = self._schemas.get(int(schema_id)) if schema_id.isdigit() else None
-        if found is None:
+        schema = self._schemas.get(int(schema_id)) if schema_id.isdigit() else None
+        if schema is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {schema_id} not found")
-        return found.described()
+        return schema.described()
 
     def _by_guid(self, request: HttpRequest, guid: str) -> object:
-        found = self._with_guid(guid)
-        if found is None:
+        schema = self._with_guid(guid)
+        if schema is None:
             raise _Refused(HTTPStatus.NOT_FOUND, 40403, f"Schema {guid} not found")
-        return found.described()
+        return schema.described()
 
     def _posted(self, request: HttpRequest) -> _Content:
         """Return the schema in the body of a request, checked."""
@@ -401,7 +406,7 @@ class RegistryState:
 
     def _same(self, subject: _Subject, content: _Content) -> _Version | None:
         guid = content.guid()
-        return next((each for each in subject.active if each.schema.guid == guid), None)
+        return next((version for version in subject.active if version.schema.guid == guid), None)
 
     # Compatibility.
 
@@ -430,19 +435,19 @@ class RegistryState:
         if level == "NONE" or not subject.active:
             return []
         versions = subject.active if level.endswith("_TRANSITIVE") else subject.active[-1:]
-        found: list[str] = []
+        reasons: list[str] = []
         for version in versions:
             earlier = version.schema.content
             if earlier.kind != content.kind:
-                found.append(f"version {version.number} has the type {earlier.kind}")
+                reasons.append(f"version {version.number} has the type {earlier.kind}")
             elif content.kind == "AVRO":
                 new = AvroSchema(content.text, self._texts_used_by(content))
                 old = AvroSchema(earlier.text, self._texts_used_by(earlier))
                 if level.startswith(("BACKWARD", "FULL")):
-                    found += incompatibilities(new, old)
+                    reasons += incompatibilities(new, old)
                 if level.startswith(("FORWARD", "FULL")):
-                    found += incompatibilities(old, new)
-        return found
+                    reasons += incompatibilities(old, new)
+        return reasons
 
     # Settings.
 

@@ -29,15 +29,15 @@ SlotKey = tuple[str, bytes, int]
 
 
 class SessionPartition:
-    """One partition of a session: the wanted offset, and the values that were sent to the reader last."""
+    """One partition of a session: the requested offset, and the values that were sent to the reader last."""
 
-    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "topic_id", "wanted")
+    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "requested", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes, index: int, wanted: FetchPartition) -> None:
+    def __init__(self, name: str, topic_id: bytes, index: int, requested: FetchPartition) -> None:
         self.name: str = name
         self.topic_id: bytes = topic_id
         self.index: int = index
-        self.wanted: FetchPartition = wanted
+        self.requested: FetchPartition = requested
         self.high_watermark: int = -1
         self.log_start_offset: int = -1
 
@@ -87,18 +87,18 @@ class FetchSession:
         """Add the partitions of a request, or update their offsets."""
         for topic in request.topics:
             for part in topic.partitions:
-                wanted = FetchPartition(
+                requested = FetchPartition(
                     part.fetch_offset,
                     part.partition_max_bytes,
                     max(part.current_leader_epoch, UNKNOWN_EPOCH),
                     max(part.last_fetched_epoch, UNKNOWN_EPOCH),
                 )
                 key = (topic.topic, topic.topic_id, part.partition)
-                known = self._slots.get(key)
-                if known is None:
-                    self._slots[key] = SessionPartition(*key, wanted)
+                slot = self._slots.get(key)
+                if slot is None:
+                    self._slots[key] = SessionPartition(*key, requested)
                 else:
-                    known.wanted = wanted
+                    slot.requested = requested
 
     def forget(self, request: FetchRequest) -> None:
         for topic in request.forgotten_topics_data:
@@ -113,11 +113,11 @@ class FetchSession:
 
         A partition with records moves to the end, so that the others get their turn when a response is full.
         """
-        for slot, each in fetched:
-            news = slot.record(each)
+        for slot, partition in fetched:
+            news = slot.record(partition)
             if news or not self.is_incremental:
-                yield slot, each
-            if each.records and self.session_id and self._slots.get(slot.key) is slot:
+                yield slot, partition
+            if partition.records and self.session_id and self._slots.get(slot.key) is slot:
                 del self._slots[slot.key]
                 self._slots[slot.key] = slot
 
@@ -191,12 +191,14 @@ class FetchSessions:
         self._partitions += len(session)
         while len(self._sessions) > self._slots or self._partitions > self.most_partitions:
             self.end(next(iter(self._sessions)))
+        assert self._partitions <= self.most_partitions, "the sessions never exceed the limit together"
 
     def end(self, session_id: int) -> None:
         """End a session, if there is one with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session)
+            assert self._partitions >= 0, "a session ends with as many partitions as it was counted with"
 
     def _new_id(self) -> int:
         while True:

@@ -82,6 +82,7 @@ class InSyncSets:
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         if not self._reaches_controller():
             return
+        assert partition.node_id in isr, "a leader is always in sync"
         state, counters = partition.state, self._replica_manager.counters
         if self._leadership.alter_partition(
             partition.node_id, partition.key, state.leader_epoch, state.partition_epoch, isr

@@ -161,40 +161,40 @@ class DelayedFetch(DelayedOperation[FetchResult]):
     """A fetch request that waits for ``min_bytes``, for an error in a partition, or for its ``max_wait``."""
 
     def __init__(
-        self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition], manager: ReplicaManager
+        self, parameters: FetchParameters, requested: Mapping[PartitionKey, FetchPartition], manager: ReplicaManager
     ) -> None:
         super().__init__(parameters.max_wait)
         self.parameters = parameters
-        self.wanted = wanted
+        self.requested = requested
         self.manager = manager
 
     def try_complete(self) -> bool:
         # Each early return is a case of Kafka's DelayedFetch: a longer wait cannot change the answer for this
         # partition.
         available = 0
-        for key, wanted in self.wanted.items():
+        for key, requested in self.requested.items():
             partition = self.manager.partitions.get(key)
             if partition is None or partition.offline:
                 return self.force_complete()
             try:
-                partition.check_epoch(wanted.current_leader_epoch)
+                partition.check_epoch(requested.current_leader_epoch)
             except NotLeader:
                 return self.force_complete()
             log = partition.log
             end = self.manager.end_for(partition, self.parameters)
-            if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+            if not log.start_offset <= requested.fetch_offset <= log.end_offset:
                 return self.force_complete()
-            if partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch) is not None:
+            if partition.diverging_epoch(requested.fetch_offset, requested.last_fetched_epoch) is not None:
                 return self.force_complete()
             if not self.manager.may_read(partition, self.parameters):
                 return self.force_complete()
-            available += min(log.bytes_between(wanted.fetch_offset, end), wanted.max_bytes)
+            available += min(log.bytes_between(requested.fetch_offset, end), requested.max_bytes)
             if available >= self.parameters.min_bytes:
                 return self.force_complete()
         return False
 
     def result(self) -> FetchResult:
-        return self.manager.read_from_log(self.parameters, self.wanted)
+        return self.manager.read_from_log(self.parameters, self.requested)
 
 
 class ReplicaManager:
@@ -445,12 +445,12 @@ class ReplicaManager:
     # Fetch.
 
     async def fetch_messages(
-        self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]
+        self, parameters: FetchParameters, requested: Mapping[PartitionKey, FetchPartition]
     ) -> FetchResult:
         """Read now, or wait up to ``max_wait`` if there are fewer than ``min_bytes``."""
-        result = self.read_from_log(parameters, wanted)
+        result = self.read_from_log(parameters, requested)
         size = 0
-        respond_now = parameters.max_wait <= 0 or not wanted
+        respond_now = parameters.max_wait <= 0 or not requested
         for fetched in result.values():
             size += len(fetched.records)
             if (
@@ -461,28 +461,36 @@ class ReplicaManager:
                 respond_now = True
         if respond_now or size >= parameters.min_bytes:
             return result
-        return await self.fetch_purgatory.wait(DelayedFetch(parameters, wanted, self), wanted)
+        return await self.fetch_purgatory.wait(DelayedFetch(parameters, requested, self), requested)
 
-    def read_from_log(self, parameters: FetchParameters, wanted: Mapping[PartitionKey, FetchPartition]) -> FetchResult:
+    def read_from_log(
+        self, parameters: FetchParameters, requested: Mapping[PartitionKey, FetchPartition]
+    ) -> FetchResult:
         """Read the partitions in turn, up to ``max_bytes``. The first batch is returned whatever its size."""
         room = parameters.max_bytes
         result: FetchResult = {}
-        found = False
-        for key, partition_wanted in wanted.items():
+        has_records = False
+        for key, partition_requested in requested.items():
             # The first batch of the response is returned whole (KIP-74). Otherwise a batch above the limits would stop
             # a reader for good.
-            fetched = self._read(key, partition_wanted, parameters, room, at_least_one=not found)
-            found = found or len(fetched.records) > 0
+            fetched = self._read(key, partition_requested, parameters, room, at_least_one=not has_records)
+            has_records = has_records or len(fetched.records) > 0
             room = max(0, room - len(fetched.records))
             result[key] = fetched
         return result
 
     def _read(
-        self, key: PartitionKey, wanted: FetchPartition, parameters: FetchParameters, room: int, *, at_least_one: bool
+        self,
+        key: PartitionKey,
+        requested: FetchPartition,
+        parameters: FetchParameters,
+        room: int,
+        *,
+        at_least_one: bool,
     ) -> FetchedPartition:
         try:
             partition = self.require(key)
-            partition.check_epoch(wanted.current_leader_epoch)
+            partition.check_epoch(requested.current_leader_epoch)
             if not self.may_read(partition, parameters):
                 partition.require_leader()
         except NotLeader as error:
@@ -490,24 +498,24 @@ class ReplicaManager:
         log = partition.log
         fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
         # Before the offset is checked, as in Kafka: if the logs diverge, an offset outside of this log is no error.
-        fetched.diverging_epoch = partition.diverging_epoch(wanted.fetch_offset, wanted.last_fetched_epoch)
+        fetched.diverging_epoch = partition.diverging_epoch(requested.fetch_offset, requested.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
             # The reader's epoch is unknown here, so no common offset can be named.
             if fetched.diverging_epoch.end_offset < 0:
-                unknown = f"leader epoch {wanted.last_fetched_epoch} is unknown"
+                unknown = f"leader epoch {requested.last_fetched_epoch} is unknown"
                 return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, message=unknown)
             return fetched
-        fetched.preferred_read_replica = self._preferred_replica(partition, parameters, wanted)
+        fetched.preferred_read_replica = self._preferred_replica(partition, parameters, requested)
         if fetched.preferred_read_replica >= 0:
             return fetched
         if parameters.read_committed:
             fetched.aborted = []
-        size = min(wanted.max_bytes, room)
-        if size < 0 and log.start_offset <= wanted.fetch_offset < self.end_for(partition, parameters):
+        size = min(requested.max_bytes, room)
+        if size < 0 and log.start_offset <= requested.fetch_offset < self.end_for(partition, parameters):
             return FetchedPartition(ErrorCode.UNKNOWN_SERVER_ERROR, message=must_be("max_bytes", ">= 0", size))
         try:
             fetched.records = log.read(
-                wanted.fetch_offset,
+                requested.fetch_offset,
                 size,
                 self.end_for(partition, parameters),
                 at_least_one=at_least_one,
@@ -515,11 +523,11 @@ class ReplicaManager:
         except OffsetOutsideLog as outside:  # a new name, because a variable in compiled code has one class
             return FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, message=str(outside))
         if parameters.read_committed and fetched.records:
-            fetched.aborted = partition.aborted_in(wanted.fetch_offset, len(fetched.records))
+            fetched.aborted = partition.aborted_in(requested.fetch_offset, len(fetched.records))
         return fetched
 
     def may_read(self, partition: Partition, parameters: FetchParameters) -> bool:
-        """Consumers that support follower fetching may use any replica (KIP-392); other readers need the leader."""
+        """Return whether the reader may use this replica. Some may use any (KIP-392), all others only the leader."""
         return partition.is_leader or (parameters.from_any_replica and partition.state.leader >= 0)
 
     def end_for(self, partition: Partition, parameters: FetchParameters) -> int:

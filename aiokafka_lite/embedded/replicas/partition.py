@@ -113,7 +113,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of the records that belong to no open transaction."""
-        return max(self.log.start_offset, self.producers.transactions.last_stable_offset(self.log.high_watermark))
+        high_watermark = self.log.high_watermark
+        offset = max(self.log.start_offset, self.producers.transactions.last_stable_offset(high_watermark))
+        assert offset <= high_watermark, "log start <= last stable offset <= high watermark"
+        return offset
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -126,6 +129,7 @@ class Partition:
         # States may arrive late, and an older one must not undo a newer one.
         if state.partition_epoch < self.state.partition_epoch:
             return False
+        assert state.leader_epoch >= self.state.leader_epoch, "a leader epoch only grows"
         elected = state.leader_epoch > self.state.leader_epoch
         self.state = state
         if not elected:
@@ -136,6 +140,7 @@ class Partition:
         # The ends of the followers' logs are unknown in another epoch, because the followers may truncate their logs.
         self.followers.clear()
         if self.is_leader:
+            assert self.log.last_epoch <= state.leader_epoch, "no record is from a later epoch than the leader's"
             self.epoch_start = self.log.end_offset
             self.must_truncate = False
             self.log.assign_epoch(state.leader_epoch, self.log.end_offset)
@@ -147,8 +152,8 @@ class Partition:
 
     def _keep_followers(self, now: float) -> None:
         if self.is_leader:
-            wanted = [node for node in self.state.replicas if node != self.node_id]
-            self.followers = {node: self.followers.get(node) or Follower(now) for node in wanted}
+            nodes = [node for node in self.state.replicas if node != self.node_id]
+            self.followers = {node: self.followers.get(node) or Follower(now) for node in nodes}
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """Raise NotLeader unless this is the leader, in the client's leader epoch (-1 is any epoch)."""
@@ -272,6 +277,7 @@ class Partition:
 
     def append_as_follower(self, batches: Iterable[StoredBatch]) -> None:
         """Append batches of the leader, and update the producer state."""
+        assert not self.must_truncate, "a follower compares its log with the leader's before it copies"
         try:
             for batch in batches:
                 # A fetch may repeat batches that an earlier answer has brought.
@@ -387,7 +393,7 @@ class Partition:
         return follower.end_offset >= max(self.log.high_watermark, self.epoch_start)
 
     def lagging(self, now: float, lag_max: float) -> list[int]:
-        """In-sync followers that have not been at the end of the log for ``lag_max`` seconds."""
+        """Return the in-sync followers that have not been at the end of the log for ``lag_max`` seconds."""
         return [node for node, follower in self._behind() if now - follower.caught_up_at >= lag_max]
 
     @property
@@ -398,8 +404,8 @@ class Partition:
     def _behind(self) -> list[tuple[int, Follower]]:
         """Return the in-sync followers whose logs are shorter than this log."""
         end = self.log.end_offset
-        known = [(node, self.followers.get(node)) for node in self.state.isr]
-        return [(node, follower) for node, follower in known if follower is not None and follower.end_offset < end]
+        in_sync = [(node, self.followers.get(node)) for node in self.state.isr]
+        return [(node, follower) for node, follower in in_sync if follower is not None and follower.end_offset < end]
 
     # Epochs.
 

@@ -36,7 +36,7 @@ class DelayedOperation(Generic[T]):
         self.keys: tuple[Hashable, ...] = ()
 
     def try_complete(self) -> bool:
-        """If the condition holds now, complete and return True."""
+        """Complete if the condition holds now. Return whether it does."""
         raise NotImplementedError
 
     def result(self) -> T:
@@ -44,7 +44,7 @@ class DelayedOperation(Generic[T]):
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Called at the timeout, before ``result``."""
+        """Change the result because the timeout has passed; ``result`` is called next."""
 
     def force_complete(self) -> bool:
         """Complete the operation. False if it was complete before."""
@@ -83,6 +83,7 @@ class DelayedOperationPurgatory:
             return True
         # Kafka tries once more after this, because another thread may have changed a key in between. Here nothing can:
         # there is no ``await``.
+        assert not operation.keys, "an operation waits once"
         operation.keys = tuple(keys)
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
@@ -132,7 +133,8 @@ class DelayedOperationPurgatory:
         if not operation.completed:
             operation.expired = True
             operation.on_expiration()
-            operation.force_complete()
+            is_first = operation.force_complete()
+            assert is_first, "an operation completes once"
         self.remove(operation)
 
     def remove(self, operation: DelayedOperation[T]) -> None:

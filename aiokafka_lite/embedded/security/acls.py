@@ -69,9 +69,9 @@ class AclStore:
         self._by_type.setdefault(binding.resource_type, {})[binding] = None
         self._decisions.clear()
 
-    def find(self, wanted: AclFilter) -> list[AclBinding]:
+    def find(self, pattern: AclFilter) -> list[AclBinding]:
         """Return the ACLs that a filter matches."""
-        return [binding for bindings in self._by_type.values() for binding in bindings if wanted.matches(binding)]
+        return [binding for bindings in self._by_type.values() for binding in bindings if pattern.matches(binding)]
 
     def delete(self, bindings: Iterable[AclBinding]) -> None:
         for binding in bindings:

@@ -61,7 +61,7 @@ class CertificateAuthority:
         builder = builder.add_extension(_usage(signs=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
-            names = x509.SubjectAlternativeName([_host(fromkey) for fromkey in dict.fromkeys(hosts)])
+            names = x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)])
             builder = builder.add_extension(names, critical=False)
         file = f"{len(list(self._directory.iterdir()))}"
         return self._write(file, self._sign(builder), key)
@@ -153,14 +153,14 @@ def subject_of(connection: ssl.SSLObject | None) -> str | None:
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
     """Return a subject, as Python's ssl module returns it, in the form of RFC 2253."""
-    return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(subject))
+    return ",".join("+".join(_attribute(*attribute) for attribute in part) for part in reversed(subject))
 
 
 def _attribute(name: str, value: str) -> str:
     if name == "emailAddress":  # RFC 2253 has no keyword for email addresses, so Java prints a number
         encoded = value.encode()
         return f"1.2.840.113549.1.9.1=#16{len(encoded):02x}{encoded.hex()}"
-    escaped = "".join(f"\\{each}" if each in ',+"\\<>;' else each for each in value)
+    escaped = "".join(f"\\{char}" if char in ',+"\\<>;' else char for char in value)
     if escaped.startswith(("#", " ")):
         escaped = f"\\{escaped}"
     if escaped.endswith(" ") and len(value) > 1:

@@ -128,9 +128,9 @@ class DelegationTokens:
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         self._by_hmac.clear()
-        for each in state:
-            renewers = tuple(each["renewers"])
-            token = DelegationToken(**{**each, "renewers": renewers}, hmac=self._hmac_of(each["token_id"]))
+        for values in state:
+            renewers = tuple(values["renewers"])
+            token = DelegationToken(**{**values, "renewers": renewers}, hmac=self._hmac_of(values["token_id"]))
             self._by_hmac[token.hmac] = token
 
     def _changeable(self, code: bytes, principal: str, now_ms: int) -> DelegationToken:

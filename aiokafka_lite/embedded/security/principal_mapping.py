@@ -59,13 +59,13 @@ class PrincipalMapping:
         self._rules: list[_Rule] = []
         position = 0
         while position < len(rules):
-            found = _RULE.match(rules, position)
-            if found is None:
+            rule = _RULE.match(rules, position)
+            if rule is None:
                 raise ConfigurationError(must_be(MAPPING_RULES, "DEFAULT or RULE:pattern/replacement/[LU], ...", rules))
-            position = found.end()
-            if found[1] is not None:
-                self._rules.append(_Rule(_compiled(found[1]), found[2], found[3]))
-            elif "DEFAULT" in found[0]:
+            position = rule.end()
+            if rule[1] is not None:
+                self._rules.append(_Rule(_compiled(rule[1]), rule[2], rule[3]))
+            elif "DEFAULT" in rule[0]:
                 self._rules.append(_DEFAULT)
 
     def __repr__(self) -> str:

@@ -72,8 +72,8 @@ class PlainVerifier:
             if not value:
                 raise LoginRefused(f"the {what} is empty", shown=f"Authentication failed: {what} not specified")
         # An unknown name has the empty password, which is refused above. So its check is the same as for a known name.
-        known = self._passwords.get(name, "")
-        if not hmac.compare_digest(known.encode(), password.encode()):
+        expected = self._passwords.get(name, "")
+        if not hmac.compare_digest(expected.encode(), password.encode()):
             text = "Authentication failed: Invalid username or password"
             raise LoginRefused(f"the password of {name!r} is wrong", shown=text)
         if identity not in ("", name):
@@ -223,5 +223,5 @@ class OAuthBearerVerifier:
                 kind = type(error).__name__
             if kind:  # the text of its error may contain the token
                 raise TokenRefused(f"check_token raised {kind}")
-        found = accept(claims, self._time(), needs_expiry=self._check is None)
-        return Accepted(found.subject, found.expires)
+        content = accept(claims, self._time(), needs_expiry=self._check is None)
+        return Accepted(content.subject, content.expires)

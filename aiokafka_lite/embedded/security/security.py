@@ -102,16 +102,16 @@ class Security:
     def _check_tls(self) -> None:
         if self.client_auth not in _VERIFY_MODES:
             raise ConfigurationError(must_be("client_auth", f"one of {', '.join(_VERIFY_MODES)}", self.client_auth))
-        given = [name for name in _TLS_FILES if getattr(self, name) is not None]
+        files = [name for name in _TLS_FILES if getattr(self, name) is not None]
         if not set(self.protocols) & set(WITH_TLS):
-            for name in (*given, *([] if self.client_auth == "none" else ["client_auth"])):
+            for name in (*files, *([] if self.client_auth == "none" else ["client_auth"])):
                 what = " or ".join(WITH_TLS)
                 raise ConfigurationError(f"{name} requires {what} in protocols, got {list(self.protocols)}")
-        if given and self.ssl_certfile is None:
-            raise ConfigurationError(f"{given[0]} requires ssl_certfile, which is not set")
-        if given and self.client_auth != "none" and self.ssl_cafile is None:
+        if files and self.ssl_certfile is None:
+            raise ConfigurationError(f"{files[0]} requires ssl_certfile, which is not set")
+        if files and self.client_auth != "none" and self.ssl_cafile is None:
             raise ConfigurationError(f"client_auth={self.client_auth!r} requires ssl_cafile with ssl_certfile")
-        if given:
+        if files:
             self.server_context()
 
     def server_context(self, client_auth: str = "") -> ssl.SSLContext:
@@ -162,9 +162,11 @@ class ClusterSecurity:
         self.scram_users: ScramUsers = ScramUsers()
         self.tokens: DelegationTokens = DelegationTokens(settings, random)
         of_listeners = {protocol: settings.of_listener(protocol) for protocol in self.protocols}
-        self._mappings = {each: PrincipalMapping(own.value(MAPPING_RULES)) for each, own in of_listeners.items()}
+        self._mappings = {
+            listener: PrincipalMapping(own.value(MAPPING_RULES)) for listener, own in of_listeners.items()
+        }
         self._client_auth = {
-            each: own.own_value("ssl.client.auth") or config.client_auth for each, own in of_listeners.items()
+            listener: own.own_value("ssl.client.auth") or config.client_auth for listener, own in of_listeners.items()
         }
         self._users = dict(config.users)
         self._wall_clock = wall_clock
@@ -176,8 +178,8 @@ class ClusterSecurity:
             mechanisms, self._users, self.scram_users, self.tokens, config.check_token, wall_clock
         )
         self._credentials_of = {
-            each: _limited(self.credentials, each, own.own_value("sasl.enabled.mechanisms"))
-            for each, own in of_listeners.items()
+            listener: _limited(self.credentials, listener, own.own_value("sasl.enabled.mechanisms"))
+            for listener, own in of_listeners.items()
         }
         asks_clients = set(self._client_auth.values()) != {"none"}
         if asks_clients and config.ssl_certfile is not None and config.ssl_cafile is None:
@@ -190,7 +192,7 @@ class ClusterSecurity:
     @classmethod
     def of(
         cls,
-        given: Security | str | None,
+        security: Security | str | None,
         configs: Mapping[str, str],
         settings: BrokerSettings,
         random: Random,
@@ -199,16 +201,16 @@ class ClusterSecurity:
         tcp: bool,
     ) -> ClusterSecurity:
         """Return the security that the arguments of ``EmbeddedCluster`` describe. Raises ConfigurationError."""
-        if given is not None and not isinstance(given, Security | str):
+        if security is not None and not isinstance(security, Security | str):
             raise ConfigurationError(
-                must_be("security", 'a Security(...), or a security protocol such as "SSL"', given)
+                must_be("security", 'a Security(...), or a security protocol such as "SSL"', security)
             )
         for name, argument in _ARGUMENTS.items():
             if name in configs:
                 raise ConfigurationError(
                     f"configs[{name!r}] has no effect; pass security=Security(..., {argument}=...)"
                 )
-        config = given if isinstance(given, Security) else Security(given or PLAINTEXT)
+        config = security if isinstance(security, Security) else Security(security or PLAINTEXT)
         check_listener_configs(configs, config.protocols)
         if not tcp and set(config.protocols) & set(WITH_TLS):
             raise ConfigurationError("security with TLS requires tcp=True: there is no TLS between objects in memory")
@@ -302,8 +304,8 @@ def _limited(credentials: Credentials, listener: str, enabled: str) -> Credentia
     """
     if not enabled:
         return credentials
-    chosen = tuple(each.strip() for each in enabled.split(","))
-    if not set(chosen) <= set(credentials.mechanisms):
+    mechanisms = tuple(mechanism.strip() for mechanism in enabled.split(","))
+    if not set(mechanisms) <= set(credentials.mechanisms):
         what = f"some of the mechanisms {', '.join(credentials.mechanisms)}"
         raise ConfigurationError(must_be(f"sasl.enabled.mechanisms of the listener {listener}", what, enabled))
-    return replace(credentials, mechanisms=chosen)
+    return replace(credentials, mechanisms=mechanisms)

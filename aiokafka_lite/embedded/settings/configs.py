@@ -190,16 +190,16 @@ Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 def topic_synonyms(name: str, topic: Mapping[str, str], layers: Layers) -> list[Synonym]:
     """Return all values of a topic setting, the effective value first."""
     key = TOPIC_KEYS[name]
-    found = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
+    synonyms = [Synonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC)] if name in topic else []
     if key.broker_name is None:
-        return [*found, Synonym(name, key.default, ConfigSource.DEFAULT)]
+        return [*synonyms, Synonym(name, key.default, ConfigSource.DEFAULT)]
     *set_values, default = broker_synonyms(key.broker_name, layers)
-    found += set_values
+    synonyms += set_values
     for other, factor in _OTHER_UNITS.get(key.broker_name, {}).items():
         for source, layer in layers:
             if other in layer:
-                found.append(Synonym(other, str(max(-1, int(layer[other]) * factor)), source))
-    return [*found, default if default.value is not None else default._replace(value=key.default)]
+                synonyms.append(Synonym(other, str(max(-1, int(layer[other]) * factor)), source))
+    return [*synonyms, default if default.value is not None else default._replace(value=key.default)]
 
 
 _OTHER_UNITS = {
@@ -234,11 +234,11 @@ def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
 
     Without a value for the listener, the value for all listeners applies.
     """
-    found = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
+    synonyms = [Synonym(name, layer[name], source) for source, layer in layers if name in layer]
     base = base_name(name)
     if base in BROKER_KEYS:
-        return [*found, *broker_synonyms(base, layers)]
-    return [*found, Synonym(name, BROKER_KEYS.get(name, UNKNOWN_KEY).default, ConfigSource.DEFAULT)]
+        return [*synonyms, *broker_synonyms(base, layers)]
+    return [*synonyms, Synonym(name, BROKER_KEYS.get(name, UNKNOWN_KEY).default, ConfigSource.DEFAULT)]
 
 
 class ClusterSettings:
@@ -272,7 +272,7 @@ class ClusterSettings:
 
     def resources(self, kind: int) -> list[str]:
         """Return the names of the resources of one type that have settings."""
-        return [name for each, name in self._resources if each == kind]
+        return [name for type_number, name in self._resources if type_number == kind]
 
     def replace_resource(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
         self._resources.pop((kind, name), None)
@@ -368,11 +368,11 @@ def check_dynamic(broker: str, changed: Mapping[str, str], settings: ClusterSett
     _check_listener_scopes(broker, changed)
     _check_scopes(broker, changed)
     _check_connection_limits(broker, changed, settings)
-    for name in (each for each in _THREADS if each in changed):
-        present, wanted = settings.of(broker).number(name), int(changed[name])
-        if wanted != present and not max(1, present / 2) <= wanted <= present * 2:
+    for name in filter(changed.__contains__, _THREADS):
+        present, value = settings.of(broker).number(name), int(changed[name])
+        if value != present and not max(1, present / 2) <= value <= present * 2:
             low, high = max(1, -(-present // 2)), present * 2
-            raise InvalidConfig(must_be(name, f"from {low} to {high}, because it is {present} now", wanted))
+            raise InvalidConfig(must_be(name, f"from {low} to {high}, because it is {present} now", value))
 
 
 def _check_listener_scopes(broker: str, changed: Mapping[str, str]) -> None:
@@ -385,11 +385,11 @@ def _check_listener_scopes(broker: str, changed: Mapping[str, str]) -> None:
 
 def _check_scopes(broker: str, changed: Mapping[str, str]) -> None:
     """Raise InvalidConfig unless these settings without a listener can be set for one broker, or for all brokers."""
-    known = {name: BROKER_KEYS[name] for name in changed if name in BROKER_KEYS}
-    fixed = [name for name, key in known.items() if key.read_only]
+    keys = {name: BROKER_KEYS[name] for name in changed if name in BROKER_KEYS}
+    fixed = [name for name, key in keys.items() if key.read_only]
     if fixed:
         raise InvalidConfig(f"a running broker cannot change {', '.join(fixed)}")
-    own = [name for name, key in known.items() if key.scope is UpdateMode.BROKER]
+    own = [name for name, key in keys.items() if key.scope is UpdateMode.BROKER]
     secure = [name for name in own if name.startswith("ssl.")]
     if secure:
         raise InvalidConfig(f"{', '.join(secure)} can be changed only with the prefix listener.name.<name>.")

@@ -38,20 +38,20 @@ def listener_prefix(listener: str) -> str:
 
 def base_name(name: str) -> str | None:
     """Return the setting that a setting of a listener overrides; None for the name of any other setting."""
-    found = _PREFIXED.fullmatch(name)
-    return None if found is None else found[3]
+    match = _PREFIXED.fullmatch(name)
+    return None if match is None else match[3]
 
 
 def check_listener_configs(configs: Iterable[str], listeners: Sequence[str]) -> None:
     """Raise ConfigurationError for a setting of a listener that has no effect."""
-    known = [listener.lower() for listener in listeners]
+    names = [listener.lower() for listener in listeners]
     for name in configs:
-        found = _PREFIXED.fullmatch(name)
-        if found is None:
+        match = _PREFIXED.fullmatch(name)
+        if match is None:
             continue
-        if found[1] not in known:
-            raise ConfigurationError(f"configs[{name!r}]: {must_be('listener', f'one of {known}', found[1])}")
-        reason = _no_effect(found[1].upper(), found[2], found[3])
+        if match[1] not in names:
+            raise ConfigurationError(f"configs[{name!r}]: {must_be('listener', f'one of {names}', match[1])}")
+        reason = _no_effect(match[1].upper(), match[2], match[3])
         if reason is not None:
             raise ConfigurationError(f"configs[{name!r}] has no effect: {reason}")
 

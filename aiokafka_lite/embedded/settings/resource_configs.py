@@ -70,14 +70,14 @@ def _check_group(name: str, configs: Mapping[str, str], settings: ClusterSetting
         raise InvalidConfig("a request for the settings of a group must name the group", ErrorCode.INVALID_REQUEST)
     check_configs(GROUP_KEYS, configs)
     brokers = settings.of()
-    for each, value in configs.items():
-        kind, _, what = each.partition(".")
+    for config, value in configs.items():
+        kind, _, what = config.partition(".")
         what = what.removeprefix("num.")  # num.standby.replicas has the limit max.standby.replicas
         for bound, sign in (("min", 1), ("max", -1)):
             limit = f"group.{kind}.{bound}.{what}"
             if limit in BROKER_KEYS and (int(value) - brokers.number(limit)) * sign < 0:
                 sign_text = ">=" if sign > 0 else "<="
-                raise InvalidConfig(f"{each} must be {sign_text} {limit}={brokers.number(limit)}, got {value}")
+                raise InvalidConfig(f"{config} must be {sign_text} {limit}={brokers.number(limit)}, got {value}")
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str], settings: ClusterSettings) -> None:
@@ -128,7 +128,7 @@ def resource_synonyms(kind: ResourceKind, name: str, own: Mapping[str, str], lay
     brokers.
     """
     key = kind.keys[name]
-    found = [Synonym(name, own[name], kind.source)] if name in own else []
+    synonyms = [Synonym(name, own[name], kind.source)] if name in own else []
     if key.broker_name is not None:
-        return [*found, *broker_synonyms(key.broker_name, layers)]
-    return [*found, Synonym(name, key.default, ConfigSource.DEFAULT)]
+        return [*synonyms, *broker_synonyms(key.broker_name, layers)]
+    return [*synonyms, Synonym(name, key.default, ConfigSource.DEFAULT)]

@@ -111,9 +111,9 @@ class OfferedVersions(dict[int, tuple[int, int]]):
 
 def release_of(name: str) -> str:
     """Return the full name of a release: ``"2.8"`` and ``"2.8.2"`` are 2.8.2. Raises ConfigurationError."""
-    for known in KAFKA_RELEASES:
-        if known == name or known.startswith(f"{name}."):
-            return known
+    for release in KAFKA_RELEASES:
+        if release == name or release.startswith(f"{name}."):
+            return release
     raise ConfigurationError(must_be("as_kafka", f"one of {', '.join(KAFKA_RELEASES)}", name))
 
 
