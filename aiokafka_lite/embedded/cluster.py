@@ -76,7 +76,7 @@ class MemoryConnector:
             for listener in node.listeners.values():
                 if (listener.host, listener.port) == (host, port) and node.state is not NodeState.STOPPED:
                     near, _ = memory_pipe(
-                        protocol_factory, partial(node.new_stream, listener), server_address=(host, port)
+                        protocol_factory, partial(node.clients.new_stream, listener), server_address=(host, port)
                     )
                     return near
         raise ConnectionRefusedError(f"no node of the embedded cluster listens on {host}:{port}")
@@ -135,7 +135,6 @@ class EmbeddedCluster(Component):
         self.cluster_id: str = self._data.cluster_id
         self._was_started = False
         self.authorizer: Authorizer = Authorizer(AclStore.of_settings(settings.of()))
-        self._loggers = BrokerLoggers()
         self.quota_limits: QuotaLimits = QuotaLimits()
         self.faults: Faults = Faults()
         self.history: History = History(config.history_limit)
@@ -143,28 +142,26 @@ class EmbeddedCluster(Component):
         self.connector: MemoryConnector | None = None if tcp else MemoryConnector(self.nodes)
         features = ClusterFeatures.of_release(release_of(as_kafka or NEWEST))
         self.controller: Controller = Controller(self._data.save, self._publish, settings, self.random, features)
-        self._changes = ClusterChanges(self.controller)
         self.leadership: PartitionLeadership = PartitionLeadership(self.controller)
         network, host, clock = Network(), config.advertised_host or config.host, config.wall_clock
-        self._transaction_requests = TransactionRequests(self.nodes, network)
         self.share_groups: HostedShareGroups = HostedShareGroups(
             self.nodes, self.controller, lambda: int(clock() * 1000)
         )
         self.replication: Replication = Replication(self.nodes, network, config.replication_delay)
         self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
-        parts = ClusterParts(
+        self._parts = ClusterParts(
             config=config,
             cluster_id=self.cluster_id,
             tcp=tcp,
             random=self.random,
             controller=self.controller,
-            changes=self._changes,
+            changes=ClusterChanges(self.controller),
             leadership=self.leadership,
             network=network,
-            transaction_requests=self._transaction_requests,
+            transaction_requests=TransactionRequests(self.nodes, network),
             share_groups=self.share_groups,
             authorizer=self.authorizer,
-            loggers=self._loggers,
+            loggers=BrokerLoggers(),
             security=self._security,
             quota_limits=self.quota_limits,
             faults=self.faults,
@@ -177,7 +174,7 @@ class EmbeddedCluster(Component):
         listeners = len(self._security.protocols)
         for node_id, node_ports in enumerate(ports_of(brokers, listeners, ports, tcp=tcp), start=config.first_node_id):
             rack = config.racks[node_id - config.first_node_id] if config.racks else None
-            self.nodes[node_id] = BrokerNode(parts, node_id, node_ports, rack=rack, versions=versions)
+            self.nodes[node_id] = BrokerNode(self._parts, node_id, node_ports, rack=rack, versions=versions)
 
     def __repr__(self) -> str:
         return f"<EmbeddedCluster brokers={len(self.nodes)} topics={len(self.controller.topics)} {self.state.name}>"
@@ -238,7 +235,7 @@ class EmbeddedCluster(Component):
             node.replica_manager.checkpoint(is_flushed=True)
         self._data.close(is_orderly=self._was_started)
         self._security.close()
-        self._loggers.restore()
+        self._parts.loggers.restore()
 
     def _publish(self, name: str | None) -> None:
         self._sessions.publish(name)
@@ -475,7 +472,7 @@ class EmbeddedCluster(Component):
         its next transaction, and readers of committed records wait. The object is a context manager too.
         """
         self._service.check_process()
-        return self._transaction_requests.hold_markers((topic, partition))
+        return self._parts.transaction_requests.hold_markers((topic, partition))
 
     def set_feature(self, name: str, level: int) -> None:
         """Finalize a level of a feature: ``set_feature("transaction.version", 1)`` makes clients use generation 1.
@@ -483,7 +480,7 @@ class EmbeddedCluster(Component):
         Clients see it with their next connection to a broker. Raises ConfigurationError.
         """
         self._service.check_process()
-        self._changes.set_feature(name, level)
+        self._parts.changes.set_feature(name, level)
 
     def cap_versions(self, node: int, request: type[Request[Any]], last: int, *, first: int | None = None) -> None:
         """Limit the versions of an API that a broker offers, from now on."""

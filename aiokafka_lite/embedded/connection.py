@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import socket
-import struct
 import time
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import anyio
 
-from ..aio.framed_stream import Frame, FramedStreamReader
+from ..aio.framed_stream import Frame
 from ..errors import ConnectionLost, ErrorCode, KafkaError, ProtocolError
 from ..protocol.connection import (
     RequestHeader,
@@ -27,7 +24,6 @@ from ..protocol.connection import (
     encode_unsupported_api_versions,
     parse_request,
 )
-from ..protocol.framing import FrameMemory
 from ..protocol.framing import frame as with_size
 from ..protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, SaslHandshakeRequest
 from ..protocol.schema import Request, Response
@@ -48,8 +44,7 @@ from .request_context import (
 )
 from .request_parts import merge_responses, split_request
 from .security.authentication import Authentication, LoginFailed
-from .security.certificates import subject_of
-from .settings.listeners import Listener
+from .server_stream import ServerStream
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +56,7 @@ MAX_TURN = 0.005
 
 
 class Server(Protocol):
-    """The part of a node that its connections use."""
+    """What the connections of a node share."""
 
     node_id: int
     parts: BrokerParts
@@ -78,164 +73,7 @@ class Server(Protocol):
 
     async def until_thawed(self) -> None: ...
 
-    def connected(self, stream: ServerStream) -> None: ...
-
     def disconnected(self, connection: ServerConnection) -> None: ...
-
-
-MOST_COLLECTED = 64 * 1024
-"""Bytes of responses that are written together."""
-
-
-class UnsentResponses:
-    """A bound on the bytes of responses that the clients of one node do not read.
-
-    A connection reads no request while its last response waits, so a client that reads nothing holds one response. If
-    all of them together exceed ``limit`` bytes, the client that has read nothing for the longest time is disconnected.
-    """
-
-    def __init__(self, limit: int, closings: ClosingLog) -> None:
-        self._limit = limit
-        self._closings = closings
-        self._sizes: dict[ServerStream, int] = {}  # in the order in which the responses were written
-        self._sum = 0
-
-    def add(self, stream: ServerStream, size: int) -> None:
-        """Add a response of this stream that waits until the client reads."""
-        self._sizes[stream] = size
-        self._sum += size
-        while self._sum > self._limit and len(self._sizes) > 1:
-            slowest = next(iter(self._sizes))
-            self._closings.closed(slowest.peer, f"{self._sum} bytes of responses wait for clients to read them")
-            self.remove(slowest)
-            slowest.abort()
-
-    def remove(self, stream: ServerStream) -> None:
-        """Remove the responses of a client that has read them or is disconnected."""
-        self._sum -= self._sizes.pop(stream, 0)
-
-
-class ServerStream(FramedStreamReader):
-    """The frames of a connection. It notifies the connection when the client disconnects.
-
-    ``memory`` bounds the requests of all connections of a node: frames that are being received, that wait, and that are
-    being handled. The connection that exceeds it is closed. ``unsent`` bounds their responses.
-    """
-
-    def __init__(
-        self, server: Server, listener: Listener, max_size: int, memory: FrameMemory, unsent: UnsentResponses
-    ) -> None:
-        super().__init__(max_size, "a client", memory=memory)
-        self.listener = listener
-        self._server = server
-        self._memory = memory
-        self._unsent = unsent
-        self._held = 0
-        self._is_released = False
-        self._responses: list[bytes | bytearray | memoryview] = []
-        self._responses_size = 0
-        self.incomplete_since: float | None = None
-        """The loop's time when an incomplete large frame began to arrive; None without such a frame."""
-        self.connection: ServerConnection | None = None
-
-    def buffer_updated(self, nbytes: int) -> None:
-        super().buffer_updated(nbytes)
-        if not self._splitter.holds_memory:
-            self.incomplete_since = None
-        elif self.incomplete_since is None:
-            self.incomplete_since = _now()
-
-    def drop(self) -> None:
-        """Close at once, and free the memory of an incomplete frame now."""
-        self.abort()
-        self._splitter.end()
-        self.incomplete_since = None
-
-    def write(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write a response, together with the others of this turn of the event loop: a system call takes 10 µs.
-
-        Raises ConnectionLost if the connection is closed or closing.
-        """
-        if self.is_closing:
-            raise ConnectionLost(f"the connection to {self.peer} is closed", sent=False)
-        if not self._responses:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._responses += parts
-        for part in parts:
-            self._responses_size += len(part)
-
-    def _flush(self) -> None:
-        parts, self._responses, self._responses_size = self._responses, [], 0
-        if parts and not self.is_closing:
-            super().write(parts)
-
-    def close(self) -> None:
-        self._flush()
-        super().close()
-
-    def abort(self) -> None:
-        self._flush()  # bytes that were written before may still arrive
-        super().abort()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next response has to wait: the client does not read, or many responses are not written yet."""
-        return self._writing_paused or self._responses_size > MOST_COLLECTED
-
-    async def drain(self) -> None:
-        """Wait until the client has read nearly everything. Raises ConnectionLost."""
-        if self._responses_size > MOST_COLLECTED:
-            self._flush()
-        if self._writing_paused and self.transport is not None:
-            self._unsent.add(self, self.transport.get_write_buffer_size())
-        try:
-            await super().drain()
-        finally:
-            self._unsent.remove(self)
-
-    def frames_received(self, frames: list[Frame]) -> None:
-        if self._is_released:
-            return
-        size = sum(map(len, frames))
-        if not self._memory.take(size):
-            self._server.closings.closed(self.peer, f"all connections hold {self._memory.held} bytes of requests")
-            self.abort()
-            return
-        self._held += size
-        super().frames_received(frames)
-
-    def release(self, size: int) -> None:
-        """Free the memory of a handled frame."""
-        self._memory.give_back(size)
-        self._held -= size
-
-    def release_all(self) -> None:
-        """Stop handling frames of this stream, and drop later ones."""
-        self._is_released = True
-        self.release(self._held)
-
-    @property
-    def client_address(self) -> str:
-        """The client's IP address, or "memory"."""
-        address = None if self.transport is None else self.transport.get_extra_info("peername")
-        return str(address[0]) if isinstance(address, tuple) else "memory"
-
-    @property
-    def subject(self) -> str | None:
-        """The subject of the client's certificate on a listener with TLS alone, else None."""
-        if self.transport is None or self.listener.uses_sasl:
-            return None
-        return subject_of(self.transport.get_extra_info("ssl_object"))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.peer: str = f"client {transport.get_extra_info('peername')}"
-        self._server.connected(self)
-
-    def stream_ended(self, error: Exception | None) -> None:
-        super().stream_ended(error)
-        if self.connection is not None:
-            self.connection.client_disconnected()
 
 
 class ServerConnection:
@@ -270,7 +108,7 @@ class ServerConnection:
         self._waiting: asyncio.Task[Any] | None = None  # this connection's task, while a request has to wait
         self._client_disconnected = False
         self._node_stopped = False
-        stream.connection = self
+        stream.on_disconnected = self.client_disconnected
 
     def __repr__(self) -> str:
         return f"<ServerConnection {self.connection_id} node={self.server.node_id} {self.stream.peer}>"
@@ -355,14 +193,6 @@ class ServerConnection:
         self.idle_since = self.silent_since = self._time()
         if self._authentication is not None:
             self._login_timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT, self._login_timed_out)
-
-    def reset(self) -> None:
-        """Close the connection so that the client sees a reset. Over TCP, a plain abort looks like a normal close."""
-        transport = self.stream.transport
-        sock = None if transport is None else transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.stream.abort()
 
     def _log_in_by(self, authentication: Authentication, frame: Frame) -> bool:
         """Answer a login message that has no header. Returns False if the frame is a request.
@@ -566,12 +396,12 @@ class ServerConnection:
             case FaultOutcome.DROP:
                 return None
             case FaultOutcome.DISCONNECT:
-                self.reset()
+                self.stream.reset()
                 raise ConnectionLost("a fault reset the connection", sent=False)
             case FaultOutcome.APPLY_THEN_DISCONNECT:
                 exchange.response = await self._handle_measured(context, request)
                 exchange.handled_at = self._time()
-                self.reset()
+                self.stream.reset()
                 raise ConnectionLost("a fault reset the connection after the request was handled", sent=True)
             case FaultOutcome.REPLY_BYTES:
                 self.stream.write([fault.bytes])
@@ -603,8 +433,3 @@ def _encoded(header: RequestHeader, response: Response) -> bytearray:
     except ValueError:
         shorten_messages(response)
         return encode_response(header, response)
-
-
-def _now() -> float:
-    """Seconds of the loop's clock."""
-    return asyncio.get_running_loop().time()

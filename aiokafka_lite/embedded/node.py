@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
-import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -18,14 +16,12 @@ from random import Random
 from typing import Any, Never
 
 from ..arguments import INT64_MAX, must_be
-from ..errors import ErrorCode, IllegalStateError
-from ..protocol.framing import FrameMemory
+from ..errors import ErrorCode
 from ..state_machine import next_state
+from .client_connections import ClientConnections
 from .client_telemetry import ClientTelemetry
-from .closing_log import ClosingLog
 from .cluster_config import ClusterConfig
-from .connection import ServerConnection, ServerStream, UnsentResponses
-from .connection_limits import ConnectionLimits
+from .connection import ServerConnection
 from .coordinators.groups.coordinator import GroupCoordinator
 from .coordinators.groups.log import GroupLog
 from .coordinators.groups.records import OFFSETS_TOPIC
@@ -54,18 +50,13 @@ from .replicas.manager import FetchParameters, FetchPartition, ReplicaManager
 from .replicas.partition import Partition
 from .replicas.replication import Network
 from .request_context import BrokerParts
-from .security.authentication import Authentication
 from .security.authorizer import Authorizer
-from .security.principal_mapping import NoMatchingRule
 from .security.security import ClusterSecurity
 from .settings.configs import BrokerSettings, TopicConfig
 from .settings.listeners import Listener
 from .settings.versions import OfferedVersions, VersionRanges
 
 logger = logging.getLogger(__name__)
-
-INCOMPLETE_REQUEST = 2.0
-"""Seconds after which an incomplete large request has to make room for requests of other clients."""
 
 
 class NodeState(Enum):
@@ -136,12 +127,6 @@ class BrokerNode:
         self.rack = rack
         self.state: NodeState = NodeState.STOPPED
         self.clock_skew: float = 0.0
-        # A dict keeps the order, so that stopping is repeatable in virtual time.
-        self.connections: dict[ServerConnection, None] = {}
-        self.faults: Faults = cluster.faults
-        self.history: History = cluster.history
-        self.connection_ids: itertools.count[int] = cluster.connection_ids
-        self.long_work: asyncio.Lock = asyncio.Lock()
         self.versions: OfferedVersions = OfferedVersions(versions)
         self.settings: BrokerSettings = cluster.controller.settings.of(str(node_id))
         self.metadata: MetadataView = MetadataView()
@@ -175,27 +160,26 @@ class BrokerNode:
             next_producer_id=cluster.controller.next_producer_id,
             spawn=cluster.spawn,
         )
-        slots = self.settings.number("max.incremental.fetch.session.cache.slots")
-        self.fetch_sessions: FetchSessions = FetchSessions(cluster.random, slots)
         self.share_log: ShareStateLog = ShareStateLog(self.metadata, self.replica_manager, self.now_ms)
         self.shares: SharePartitions = SharePartitions(
             self.metadata, self.replica_manager, cluster.share_groups, self.now_ms
         )
-        self.share_sessions: ShareSessions = ShareSessions(self.settings.number("group.share.max.share.sessions"))
-        self.quotas: QuotaManager = QuotaManager(cluster.quota_limits, self.time, self.settings)
-        self.closings: ClosingLog = ClosingLog(node_id, self.time)
-        self.limits: ConnectionLimits = ConnectionLimits(self.settings, self.quotas, self.time)
         self.parts: BrokerParts = self._make_parts(cluster)
+        self.clients: ClientConnections = ClientConnections(
+            self.parts,
+            cluster.security,
+            cluster.spawn,
+            self.time,
+            connection_ids=cluster.connection_ids,
+            faults=cluster.faults,
+            history=cluster.history,
+        )
         self._cluster = cluster
-        self._thawed = asyncio.Event()
         self._work = PeriodicWork(node_id, self.settings, lambda: self.is_running)
-        limit = self.settings.number("queued.max.request.bytes")
-        limit = sys.maxsize if limit < 0 else limit
-        self._memory = FrameMemory(limit, reserved=limit // 4, make_room=self._drop_slowest_sender)
-        self._unsent = UnsentResponses(limit, self.closings)
 
     def _make_parts(self, cluster: ClusterParts) -> BrokerParts:
         """Return the parts of this broker and of its cluster that handlers of requests use."""
+        setting = self.settings.number
         receive, telemetry = cluster.config.receive_client_metrics, None
         if receive is not None:
             telemetry = ClientTelemetry(cluster.controller.settings, self.time, receive)
@@ -209,11 +193,11 @@ class BrokerNode:
             groups=self.groups,
             transactions=self.transactions,
             transaction_requests=cluster.transaction_requests,
-            fetch_sessions=self.fetch_sessions,
+            fetch_sessions=FetchSessions(cluster.random, setting("max.incremental.fetch.session.cache.slots")),
             share_groups=cluster.share_groups,
             shares=self.shares,
-            share_sessions=self.share_sessions,
-            quotas=self.quotas,
+            share_sessions=ShareSessions(setting("group.share.max.share.sessions")),
+            quotas=QuotaManager(cluster.quota_limits, self.time, self.settings),
             quota_limits=cluster.quota_limits,
             controller=cluster.controller,
             changes=cluster.changes,
@@ -222,7 +206,7 @@ class BrokerNode:
             loggers=cluster.loggers,
             scram_users=cluster.security.scram_users,
             tokens=cluster.security.tokens,
-            fetch_max_bytes=self.settings.number("fetch.max.bytes"),
+            fetch_max_bytes=setting("fetch.max.bytes"),
             telemetry=telemetry,
             topic_creation_delay=cluster.config.topic_creation_delay,
             now_ms=self.now_ms,
@@ -247,8 +231,9 @@ class BrokerNode:
         return self.state is NodeState.RUNNING
 
     @property
-    def is_frozen(self) -> bool:
-        return self.state is NodeState.FROZEN
+    def connections(self) -> Collection[ServerConnection]:
+        """The connections of clients."""
+        return self.clients.connections
 
     def time(self) -> float:
         """Return the loop's time in seconds, for durations."""
@@ -257,10 +242,6 @@ class BrokerNode:
     def now_ms(self) -> int:
         """Return this broker's wall clock in milliseconds, for timestamps."""
         return int((self._cluster.config.wall_clock() + self.clock_skew) * 1000)
-
-    async def until_thawed(self) -> None:
-        """Wait while the node is frozen."""
-        await self._thawed.wait()
 
     # The listeners.
 
@@ -271,24 +252,24 @@ class BrokerNode:
         """
         state = next_state(TRANSITIONS, self.state, NodeEvent.START)
         # A broker that starts again is a new process, which has seen no connections and no requests.
-        self.limits.clear()
-        self.quotas.clear()
+        self.clients.limits.clear()
+        self.parts.quotas.clear()
         if port is not None:
             next(iter(self.listeners.values())).port = port
         if self._cluster.tcp:
             try:
                 for listener in self.listeners.values():
                     context = self._cluster.security.server_context(listener.name) if listener.uses_tls else None
-                    new_stream = partial(self.new_stream, listener)
+                    new_stream = partial(self.clients.new_stream, listener)
                     await listener.open(
-                        new_stream, context, f"broker {self.node_id}", self._cluster.spawn, self.closings
+                        new_stream, context, f"broker {self.node_id}", self._cluster.spawn, self.clients.closings
                     )
             except BaseException:  # a cancellation, too
                 self._close_listeners()
                 raise
         self._describe()
         self.state = state
-        self._thawed.set()
+        self.clients.open()
         repeat = self._work.repeat
         repeat("log.retention.check.interval.ms", self._clean_up_periodically)
         repeat("log.cleaner.backoff.ms", lambda: self.replica_manager.compact(self.now_ms()))
@@ -315,67 +296,21 @@ class BrokerNode:
             values["broker.rack"] = self.rack
         self._cluster.controller.settings.set_static(str(self.node_id), values)
 
-    def new_stream(self, listener: Listener) -> ServerStream:
-        """Return the broker's end of a new connection."""
-        limit = "sasl.server.max.receive.size" if listener.uses_sasl else "socket.request.max.bytes"
-        settings = self.settings.of_listener(listener.name)
-        return ServerStream(self, listener, settings.number(limit), self._memory, self._unsent)
-
     def _close_listeners(self) -> None:
         for listener in self.listeners.values():
             listener.close()
-
-    def connected(self, stream: ServerStream) -> None:
-        """Handle the connection of a client."""
-        listener = stream.listener.name
-        has_room = self.limits.make_room(self.connections, listener, stream.client_address)
-        if self.state is NodeState.STOPPED or not has_room:
-            if self.state is not NodeState.STOPPED:
-                self.closings.closed(stream.peer, f"the listener {listener} has as many connections as it allows")
-            stream.abort()
-            return
-        try:
-            principal = self._cluster.security.principal_of(listener, stream.subject)
-        except NoMatchingRule as error:
-            self.closings.closed(stream.peer, str(error))
-            stream.abort()
-            return
-        authentication = None
-        if stream.listener.uses_sasl:
-            credentials = self._cluster.security.credentials_of(listener)
-            authentication = Authentication(credentials, self.settings.of_listener(listener), self.time)
-        connection = ServerConnection(self, stream, principal, authentication)
-        self.connections[connection] = None
-        try:
-            self._cluster.spawn(connection.serve, f"node {self.node_id} connection {connection.connection_id}")
-        except IllegalStateError:
-            # The cluster closes, and takes no more tasks.
-            self.connections.pop(connection, None)
-            stream.abort()
-
-    def disconnected(self, connection: ServerConnection) -> None:
-        self.connections.pop(connection, None)
-        for (group_id, member_id), session in self.share_sessions.of_connection(connection.connection_id):
-            self.shares.release(group_id, member_id, session.partitions)
 
     def stop(self, *, abruptly: bool) -> None:
         """Stop listening and close every connection. The logs stay."""
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.STOP)
         self._close_listeners()
-        for connection in list(self.connections):
-            connection.node_stopped()
-            if abruptly:
-                connection.stream.abort()
-            else:
-                connection.stream.close()
-        self.fetch_sessions.clear()
-        self.share_sessions.clear()
+        self.clients.close(abruptly=abruptly)
+        self.parts.fetch_sessions.clear()
+        self.parts.share_sessions.clear()
         self.shares.stop()
         self.groups.stop()
         self.transactions.stop()
         self.in_sync.stop()
-        self.closings.flush()
-        self._thawed.set()  # so that coroutines of a frozen node can end
         self._work.stop()
         # Requests that wait would otherwise wait for their timeout, and their tasks with them.
         self.replica_manager.produce_purgatory.complete_all()
@@ -383,11 +318,11 @@ class BrokerNode:
 
     def freeze(self) -> None:
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.FREEZE)
-        self._thawed.clear()
+        self.clients.freeze()
 
     def thaw(self) -> None:
         self.state = next_state(TRANSITIONS, self.state, NodeEvent.THAW)
-        self._thawed.set()
+        self.clients.thaw()
 
     # Metadata.
 
@@ -434,34 +369,16 @@ class BrokerNode:
 
     # Housekeeping.
 
-    def _drop_slowest_sender(self) -> bool:
-        """Disconnect the client whose request has been incomplete for longest. False if all are recent."""
-        streams = [connection.stream for connection in self.connections]
-        waiting = [(since, stream) for stream in streams if (since := stream.incomplete_since) is not None]
-        since, slowest = min(waiting, key=lambda sender: sender[0], default=(math.inf, None))
-        if slowest is None or since > self.time() - INCOMPLETE_REQUEST:
-            return False
-        self.closings.closed(slowest.peer, "its request is incomplete, and other clients need the memory")
-        slowest.drop()
-        return True
-
     def _clean_up_periodically(self) -> None:
         self.clean_up()
-        self._close_idle_connections()
-
-    def _close_idle_connections(self) -> None:
-        """Close connections without a whole request for ``connections.max.idle.ms``, even if they send single bytes."""
-        before = self.time() - self.settings.seconds("connections.max.idle.ms")
-        for connection in list(self.connections):
-            if connection.idle_since is not None and connection.idle_since < before:
-                connection.stream.close()
+        self.clients.close_idle()
 
     def clean_up(self) -> None:
         """Apply retention and compaction, and drop expired producers, groups and quota samples, now."""
         self.groups.clean_up()
         self.transactions.abort_timed_out()
         self.transactions.remove_expired()
-        self.quotas.clean_up()
+        self.parts.quotas.clean_up()
         self.replica_manager.clean_up(self.now_ms(), self.settings.number("producer.id.expiration.ms"))
 
     def _preferred_replica(self, partition: Partition, parameters: FetchParameters, requested: FetchPartition) -> int:

@@ -84,7 +84,7 @@ async def test_a_final_epoch_ends_the_session(one: EmbeddedCluster) -> None:
         full = await peer.ask(request(0, 0, {0: 0}), 12)
         closing = await peer.ask(request(full.session_id, -1, {0: 0}), 12)
         assert (closing.session_id, told(closing)) == (0, [0])
-        assert len(one.nodes[1].fetch_sessions) == 0
+        assert len(one.nodes[1].parts.fetch_sessions) == 0
 
 
 async def test_an_error_and_its_end_are_news(one: EmbeddedCluster) -> None:
@@ -99,7 +99,7 @@ async def test_an_error_and_its_end_are_news(one: EmbeddedCluster) -> None:
 
 async def test_the_least_recently_used_session_makes_room(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
-    one.nodes[1].fetch_sessions._slots = 2
+    one.nodes[1].parts.fetch_sessions._slots = 2
     async with Peer(one) as peer:
         ids = [(await peer.ask(request(0, 0, {0: 0}), 12)).session_id for _ in range(3)]
         assert (await peer.ask(request(ids[0], 1, {}), 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -108,7 +108,7 @@ async def test_the_least_recently_used_session_makes_room(one: EmbeddedCluster) 
 
 async def test_sessions_keep_a_limited_number_of_partitions(one: EmbeddedCluster) -> None:
     await one.create_topic("t", 3)
-    sessions = one.nodes[1].fetch_sessions
+    sessions = one.nodes[1].parts.fetch_sessions
     sessions.most_partitions = 1_000
     async with Peer(one) as peer:
         first = await peer.ask(request(0, 0, {0: 0}), 12)

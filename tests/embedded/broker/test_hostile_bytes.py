@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
-from aiokafka_lite.embedded.connection import ServerStream, UnsentResponses
+from aiokafka_lite.embedded.client_connections import INCOMPLETE_REQUEST
+from aiokafka_lite.embedded.closing_log import ClosingLog
 from aiokafka_lite.embedded.connection_limits import LONGEST_SILENCE
 from aiokafka_lite.embedded.error_responses import LONGEST_MESSAGE
-from aiokafka_lite.embedded.node import INCOMPLETE_REQUEST
+from aiokafka_lite.embedded.server_stream import ServerStream, UnsentResponses
+from aiokafka_lite.embedded.settings.listeners import Listener
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.connection import ClientProtocol
 from aiokafka_lite.protocol.framing import FrameMemory
@@ -230,10 +232,10 @@ async def test_requests_that_are_handled_count_until_they_are_answered_or_droppe
 
 
 def test_a_stream_that_was_released_holds_no_memory() -> None:
-    cluster = EmbeddedCluster(brokers=1, tcp=False)
-    memory = FrameMemory(1_000)
-    node = cluster.nodes[1]
-    stream = ServerStream(node, node.listeners["PLAINTEXT"], 1_000, memory, UnsentResponses(1_000, node.closings))
+    memory, closings = FrameMemory(1_000), ClosingLog(1, lambda: 0.0)
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0)
+    unsent = UnsentResponses(1_000, closings)
+    stream = ServerStream(listener, 1_000, memory, unsent, closings, lambda stream: None)
     stream.frames_received([b"x" * 10])
     assert memory.held == 10
     stream.release_all()

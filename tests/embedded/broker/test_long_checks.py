@@ -49,7 +49,7 @@ async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
     """Wait until the checks of a large batch have begun. ``until`` could miss them, because they may end between two
     looks."""
     async with asyncio.timeout(DEADLINE):
-        while not cluster.nodes[node].long_work.locked():
+        while not cluster.nodes[node].clients.long_work.locked():
             await asyncio.sleep(0)
 
 
@@ -124,7 +124,7 @@ async def test_nothing_is_appended_when_the_broker_stops_during_the_checks(
             peer.send(produce_request("t", records, acks=1), 12)
         await begun(three)
         await end(three, 1)
-        await until(lambda: not three.nodes[1].long_work.locked(), "the checks have ended")
+        await until(lambda: not three.nodes[1].clients.long_work.locked(), "the checks have ended")
         assert values(three) == []
         assert three.nodes[1].replica_manager.partitions["t", 0].log.end_offset == 0
     assert not [line for line in caplog.records if line.exc_info]
@@ -135,7 +135,7 @@ async def test_a_frozen_broker_checks_nothing(one: EmbeddedCluster) -> None:
         await one.freeze(1)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert one.nodes[1].long_work.locked()
+        assert one.nodes[1].clients.long_work.locked()
         await one.thaw(1)
         assert (await answer).error_code == ErrorCode.NONE
 

@@ -130,7 +130,7 @@ async def test_a_throttle_time_is_limited_to_the_largest_number() -> None:
 @in_virtual_time
 async def test_the_usage_of_silent_clients_is_dropped() -> None:
     async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(wall_clock=lambda: 1.0)) as cluster:
-        quotas = cluster.nodes[1].quotas
+        quotas = cluster.nodes[1].parts.quotas
         await cluster.create_topic("t")
         async with Peer(cluster) as peer:
             await peer.ask(alter({"client-id": None}, "producer_byte_rate", 1000.0))
@@ -159,7 +159,7 @@ async def test_a_request_quota_counts_requests_with_faults(fault: str) -> None:
             else:
                 with pytest.raises(ConnectionLost):
                     await peer.receive()
-        assert [key for key, _ in cluster.nodes[1].quotas._usage] == ["request_percentage"]
+        assert [key for key, _ in cluster.nodes[1].parts.quotas._usage] == ["request_percentage"]
 
 
 @in_virtual_time

@@ -54,7 +54,7 @@ async def repair(cluster: EmbeddedCluster, name: str) -> None:
     """End the fault that a call may have begun."""
     await cluster.heal_network()
     for node_id, node in cluster.nodes.items():
-        if node.is_frozen:
+        if node.clients.is_frozen:
             await cluster.thaw(node_id)
         elif not node.is_running:
             await cluster.start_node(node_id)

@@ -419,7 +419,7 @@ def readers_sessions(cluster: EmbeddedCluster, node: int) -> int:
         and exchange.response is not None
         and exchange.response.session_id
     }
-    kept = cluster.nodes[node].fetch_sessions._sessions.keys() & mine
+    kept = cluster.nodes[node].parts.fetch_sessions._sessions.keys() & mine
     assert not kept.intersection(ended)
     return len(kept)
 

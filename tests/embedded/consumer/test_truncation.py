@@ -233,7 +233,7 @@ async def test_a_claim_in_the_middle_of_a_batch_reads_nothing_twice_after_a_trun
     await group.close()
     await consuming
     assert offsets == list(range(120))
-    assert len(orders.nodes[orders.leader_of("orders", 0)].fetch_sessions) == 0
+    assert len(orders.nodes[orders.leader_of("orders", 0)].parts.fetch_sessions) == 0
 
 
 async def test_a_former_leader_that_is_cut_off_does_not_reset_a_committed_offset(orders: EmbeddedCluster) -> None:

@@ -247,7 +247,7 @@ async def test_a_client_reads_changed_certificates_when_it_connects_again(
             (tmp_path / "key.pem").write_text("half a key")
             for node in cluster.nodes.values():
                 for connection in node.connections:
-                    connection.reset()
+                    connection.stream.reset()
             assert await admin.topics.list() == ()
             assert "could not read the changed certificates; the old ones stay in use: ssl_keyfile=" in caplog.text
             assert "half a key" not in caplog.text

@@ -11,6 +11,7 @@ from aiokafka_lite.embedded.log.producer_state import Marker
 from aiokafka_lite.embedded.log.validator import RecordsRejected, parse_produced
 from aiokafka_lite.embedded.metadata.topics import PartitionRegistration
 from aiokafka_lite.embedded.replicas.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from aiokafka_lite.embedded.replicas.replication import truncate_as_follower
 from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.records import split_batches
@@ -153,6 +154,7 @@ def test_a_new_leader_recognizes_a_retry() -> None:
     first = append(old, produced(b"a", producer_id=9, epoch=0, sequence=0))
     follower = Partition(("t", 0), bytes(16), 2, old.config)
     follower.become(old.state, 0.0)
+    truncate_as_follower(follower, old)
     follower.append_as_follower(old.log.batches())
     follower.become(old.state.elected(2), 0.0)
     again = append(follower, produced(b"a", producer_id=9, epoch=0, sequence=0))
