@@ -112,12 +112,12 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    made: list[Extension] = mypycify(
+    modules: list[Extension] = mypycify(
         [*_OPTIONS, *COMPILED_MODULES], opt_level="2", debug_level="0", group_name=SHARED_LIBRARY
     )
-    made += [Extension(path.removesuffix(".c").replace("/", "."), [path]) for path in C_MODULES]
+    modules += [Extension(path.removesuffix(".c").replace("/", "."), [path]) for path in C_MODULES]
     print(f"aiokafka_lite is compiled: {len(COMPILED_MODULES)} modules")
-    return made
+    return modules
 
 
 def outdated() -> list[str]:

@@ -74,12 +74,12 @@ class Cell:
 def ours(label: str, client: str, *, plain: bool = False, uvloop: bool = False) -> list[Candidate]:
     """Return the candidate as built. With ``plain`` also as plain Python, if the two differ."""
     name = f"{OURS} {label}".strip()
-    made = [Candidate(name, client)]
+    candidates = [Candidate(name, client)]
     if plain and COMPILED:
-        made.append(Candidate(f"{name}, plain Python", client, plain=True))
+        candidates.append(Candidate(f"{name}, plain Python", client, plain=True))
     if uvloop:
-        made.append(Candidate(f"{name}, uvloop", client, uvloop=True))
-    return made
+        candidates.append(Candidate(f"{name}, uvloop", client, uvloop=True))
+    return candidates
 
 
 SIZES = (("1 kB", 1_000, 60_000), ("10 kB", 10_000, 10_000), ("1 MB", 1_000_000, 100))

@@ -41,8 +41,8 @@ async def move_aiokafka(servers: str, source: str, target: str, count: int) -> N
     )
     async with consumer, AIOKafkaProducer(bootstrap_servers=servers, linger_ms=5) as producer:
         while count > 0:
-            found = await consumer.getmany(timeout_ms=1000, max_records=500)
-            for records in found.values():
+            by_partition = await consumer.getmany(timeout_ms=1000, max_records=500)
+            for records in by_partition.values():
                 for record in records:
                     await producer.send(target, record.value)
                 count -= len(records)
@@ -82,7 +82,7 @@ def move_confluent(servers: str, source: str, target: str, count: int) -> None:
 
 
 def run_stage(client: str, servers: str, source: str | None, target: str, count: int) -> None:
-    """One process. Without a ``source`` it writes the first topic."""
+    """Run one process. If ``source`` is None, it writes the first topic."""
     if client == "aiokafka":
         work = move_aiokafka(servers, source, target, count) if source else fill_aiokafka(servers, target, count)
         asyncio.run(work)
@@ -93,7 +93,7 @@ def run_stage(client: str, servers: str, source: str | None, target: str, count:
 
 
 def seconds_of(client: str, servers: str, count: int) -> float:
-    """Seconds until the last topic has all records."""
+    """Return the seconds until the last topic has all records."""
     admin = AdminClient({"bootstrap.servers": servers})
     topics = [f"chain-{time.time_ns():x}-{number}" for number in range(STAGES + 1)]
     for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
@@ -112,7 +112,7 @@ def seconds_of(client: str, servers: str, count: int) -> float:
 
 @contextmanager
 def embedded_broker() -> Iterator[tuple[str, psutil.Process]]:
-    """The address of an embedded broker in a process of its own, and that process."""
+    """Yield the address of an embedded broker in a process of its own, and that process."""
     command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -145,8 +145,8 @@ def main() -> None:
             for _ in range(ROUNDS):
                 for checkout, results in rounds.items():
                     results.append(json.loads(run(checkout, servers, job, "bench-write")))
-            wall = {each: median(result[0] for result in results) * 1e6 for each, results in rounds.items()}
-            cpu = {each: median(result[1] for result in results) * 1e6 for each, results in rounds.items()}
+            wall = {checkout: median(result[0] for result in results) * 1e6 for checkout, results in rounds.items()}
+            cpu = {checkout: median(result[1] for result in results) * 1e6 for checkout, results in rounds.items()}
             print(
                 f"| {job} | {wall[other]:.2f} µs | {wall[ROOT]:.2f} µs | {wall[ROOT] / wall[other]:.2f} "
                 f"| {cpu[other]:.2f} µs | {cpu[ROOT]:.2f} µs | {cpu[ROOT] / cpu[other]:.2f} |",

@@ -51,27 +51,27 @@ def kcat(*options: str) -> Command:
 
 
 def writers() -> dict[str, Command]:
-    found = {"aiokafka-lite produce": ours(CODE, "produce"), "… without pyarrow": ours(WITHOUT_ARROW, "produce")}
+    commands = {"aiokafka-lite produce": ours(CODE, "produce"), "… without pyarrow": ours(WITHOUT_ARROW, "produce")}
     if java_problem() is None:
-        found[f"kafka-console-producer {NEWEST}"] = kafkas("ConsoleProducer")
+        commands[f"kafka-console-producer {NEWEST}"] = kafkas("ConsoleProducer")
     if shutil.which("kcat"):
-        found["kcat -P"] = kcat("-P")
-    return found
+        commands["kcat -P"] = kcat("-P")
+    return commands
 
 
 def readers() -> dict[str, Command]:
     many = str(LINES)
-    found = {"aiokafka-lite consume": ours(CODE, "consume", "--max-messages", many)}
+    commands = {"aiokafka-lite consume": ours(CODE, "consume", "--max-messages", many)}
     if java_problem() is None:
         options = ("--from-beginning", "--max-messages", many)
-        found[f"kafka-console-consumer {NEWEST}"] = kafkas("consumer.ConsoleConsumer", *options)
+        commands[f"kafka-console-consumer {NEWEST}"] = kafkas("consumer.ConsoleConsumer", *options)
     if shutil.which("kcat"):
-        found["kcat -C"] = kcat("-C", "-q", "-o", "beginning", "-c", many)
-    return found
+        commands["kcat -C"] = kcat("-C", "-q", "-o", "beginning", "-c", many)
+    return commands
 
 
 def timed(command: list[str], source: Path, target: Path) -> Timed:
-    """Wall and CPU seconds of a process, from its start to its end."""
+    """Return wall and CPU seconds of a process, from its start to its end."""
     with source.open("rb") as stdin, target.open("wb") as stdout:
         began = time.perf_counter()
         process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE)
@@ -88,7 +88,7 @@ def timed(command: list[str], source: Path, target: Path) -> Timed:
 
 @asynccontextmanager
 async def topic_of_one_partition(servers: str) -> AsyncIterator[str]:
-    """A new topic, which is deleted at the end, so that the broker does not keep its records."""
+    """Create a topic, which is deleted at the end, so that the broker does not keep its records."""
     name = f"bench-{time.time_ns():x}"
     async with Admin(servers) as admin:
         (await admin.topics.create(NewTopic(name, 1, 1))).raise_for_errors()
@@ -118,14 +118,17 @@ def measure(servers: str, scratch: Path) -> None:
             timed(ours(CODE, "produce")(servers, full), lines, nothing)
 
             def read(command: Command) -> Timed:
-                taken = timed(command(servers, full), nothing, printed)
+                times = timed(command(servers, full), nothing, printed)
                 assert printed.read_bytes() == lines.read_bytes()
-                return taken
+                return times
 
             print(in_rounds("a million lines out", readers(), read, rounds=ROUNDS, unit="process"), "\n")
 
     title = "a million lines in"
-    print(in_rounds(title, writers(), lambda each: asyncio.run(write(each)), rounds=ROUNDS, unit="process"), "\n")
+    print(
+        in_rounds(title, writers(), lambda candidate: asyncio.run(write(candidate)), rounds=ROUNDS, unit="process"),
+        "\n",
+    )
     asyncio.run(read_all())
 
 

@@ -73,9 +73,9 @@ def compare(
 
 def in_turn(names: Iterable[str], turn: int) -> list[str]:
     """Return the names in the order of this round. Each round begins with another one."""
-    listed = list(names)
-    first = turn % len(listed)
-    return listed[first:] + listed[:first]
+    candidates = list(names)
+    first = turn % len(candidates)
+    return candidates[first:] + candidates[:first]
 
 
 def tabulate(wall: Mapping[str, list[float]], cpu: Mapping[str, list[float]], *, title: str, unit: str) -> Table:

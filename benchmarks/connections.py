@@ -54,8 +54,8 @@ async def _measure(broker: Connection, protocol: str) -> None:
     connections = await asyncio.gather(*(connect() for _ in range(CONNECTIONS)))
     broker.send("figures")
     memory_after, busy_after = broker.recv()
-    each = (memory_after - memory) / CONNECTIONS / 1024
-    print(f"| {protocol} | {memory_after >> 20} MiB | {each:.0f} KiB | {busy_after - busy:.1f} s |")
+    kib = (memory_after - memory) / CONNECTIONS / 1024
+    print(f"| {protocol} | {memory_after >> 20} MiB | {kib:.0f} KiB | {busy_after - busy:.1f} s |")
     for writer in connections:
         writer.transport.abort()
     broker.send(None)

@@ -50,9 +50,9 @@ def read(servers: str, topic: str, **settings: object) -> float:
     """Records a second."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False, **settings})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(3)])
-    began, found = time.perf_counter(), 0
-    while found < COUNT:
-        found += len(consumer.consume(min(10_000, COUNT - found), timeout=5))
+    began, count_read = time.perf_counter(), 0
+    while count_read < COUNT:
+        count_read += len(consumer.consume(min(10_000, COUNT - count_read), timeout=5))
     consumer.close()
     return COUNT / (time.perf_counter() - began)
 
@@ -72,7 +72,7 @@ def on_embedded(replicas: int, security: str | None = None) -> tuple[float, floa
 
 
 def on_mock() -> tuple[float, float]:
-    """librdkafka's mock cluster runs inside the client that starts it, so a third client starts it."""
+    """Measure librdkafka's mock cluster. It runs inside the client that starts it, so a third client does."""
     keeper = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3})
     metadata = keeper.list_topics(timeout=10)
     servers = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
@@ -88,7 +88,7 @@ def on_kafka(servers: str) -> tuple[float, float]:
 
 
 def start_up(tcp: bool) -> float:
-    """Milliseconds until three nodes are ready."""
+    """Return the milliseconds until three nodes are ready."""
 
     async def main() -> float:
         began = time.perf_counter()
@@ -99,7 +99,7 @@ def start_up(tcp: bool) -> float:
 
 
 def memory_of_connections() -> float:
-    """KiB for each of many connections, both ends together."""
+    """Return the KiB for each of many connections, both ends together."""
 
     async def main() -> float:
         async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
@@ -120,7 +120,7 @@ def memory_of_connections() -> float:
 
 
 def recovery() -> tuple[float, float]:
-    """Seconds, and CPU seconds, until a broker is ready after a kill. Its log has one gigabyte."""
+    """Return seconds, and CPU seconds, until a broker is ready after a kill. Its log has one gigabyte."""
 
     async def start() -> tuple[float, float]:
         began, cpu = time.perf_counter(), time.process_time()

@@ -73,7 +73,7 @@ def _streams(loop: asyncio.AbstractEventLoop, feed: _Feed) -> Callable[[], None]
 
     call = _runs(loop, feed, read)
 
-    def runs(_kept: object = writer) -> None:  # a writer that is collected closes the transport
+    def runs(_writer: object = writer) -> None:  # a writer that is collected closes the transport
         call()
 
     return runs

@@ -94,7 +94,7 @@ class Members:
 
     @classmethod
     async def start(cls, command: list[str], changed: asyncio.Event) -> Members:
-        """``changed`` is set at each report. Processes of one group share it."""
+        """Start a process of members. ``changed`` is set at each report; processes of one group share it."""
         pipe = asyncio.subprocess.PIPE
         return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), changed)
 
@@ -126,9 +126,9 @@ class Members:
 
     async def join(self, count: int, owned: int = PARTITIONS) -> None:
         """Start members. Wait until they have records, and until this process owns ``owned`` partitions for a while."""
-        wanted = len(self.firsts) + count
+        target = len(self.firsts) + count
         self.command(f"join {count}")
-        await self.has_joined(wanted)
+        await self.has_joined(target)
         await self.calm(owned)
 
     async def has_joined(self, count: int) -> None:
@@ -147,14 +147,14 @@ class Members:
 
     async def leave(self, count: int, owned: int = PARTITIONS) -> float:
         """Close members. Returns the seconds until the others own so many partitions."""
-        wanted = len(self.leaving_at) + count
+        target = len(self.leaving_at) + count
         self.command(f"leave {count}")
-        await self.until(lambda: len(self.leaving_at) >= wanted)
+        await self.until(lambda: len(self.leaving_at) >= target)
         await self.until(lambda: self.owned < PARTITIONS)
         return await self.until(lambda: self.owned == owned) - self.leaving_at[-1]
 
     async def idle(self) -> tuple[float, float]:
-        """Heartbeats a second, and CPU seconds a second."""
+        """Return heartbeats a second, and CPU seconds a second."""
         for number in (1, 2):
             self.command("counts")
             await self.until(lambda number=number: len(self.counts) == number)
@@ -204,11 +204,11 @@ class Figures:
         return cells
 
 
-async def measure_group(command: list[str], servers: str, topic: str, size: int, rounds: int, found: Figures) -> None:
-    """Joins and leaves of one member of a group of this size, and for the largest size the rest of ``Figures``."""
+async def measure_group(command: list[str], servers: str, topic: str, size: int, rounds: int, result: Figures) -> None:
+    """Measure joins and leaves of a member in a group of this size, and for the largest size all ``Figures``."""
     command = [*command, servers, topic, f"{topic}-{time.time_ns():x}"]
     rest = 0 if size == 1 else PARTITIONS  # the partitions that the others own when one has left
-    found.joins[size] = []
+    result.joins[size] = []
     async with AsyncExitStack() as stack:
         changed = asyncio.Event()
         members = await Members.start(command, changed)
@@ -218,15 +218,15 @@ async def measure_group(command: list[str], servers: str, topic: str, size: int,
             await members.leave(1, rest)
         for _ in range(rounds):
             await members.join(1)
-            found.joins[size].append(members.firsts[-1])
-            left = await members.leave(1, rest)
+            result.joins[size].append(members.firsts[-1])
+            left_at = await members.leave(1, rest)
             if size > 1:
-                found.leaves.setdefault(size, []).append(left)
+                result.leaves.setdefault(size, []).append(left_at)
             await members.calm(rest)
         if size < max(SIZES):
             return
         await members.join(1)
-        found.heartbeats, found.cpu = await members.idle()
+        result.heartbeats, result.cpu = await members.idle()
         await members.leave(rounds)
         victims = [await Members.start(command, changed) for _ in range(rounds)]
         for victim in victims:
@@ -237,7 +237,7 @@ async def measure_group(command: list[str], servers: str, topic: str, size: int,
         while victims:
             await members.calm(others=victims)
             killed = await victims.pop().kill()
-            found.deaths.append(await members.until(lambda: owned_by([members, *victims]) == PARTITIONS) - killed)
+            result.deaths.append(await members.until(lambda: owned_by([members, *victims]) == PARTITIONS) - killed)
 
 
 async def fill(servers: str, topic: str) -> None:
@@ -259,14 +259,14 @@ async def measure_all(servers: str, sizes: tuple[int, ...], rounds: int, only: s
     titles = [f"join, {size}" for size in sizes] + [f"leave, {size}" for size in sizes if size > 1]
     titles += ["death of one of 50", "heartbeats/s", "CPU (confluent: with statistics)"] if max(SIZES) in sizes else []
     print(f"| members | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
-    for name, found in figures.items():
-        print(f"| {name} | {' | '.join(found.cells())} |", flush=True)
+    for name, result in figures.items():
+        print(f"| {name} | {' | '.join(result.cells())} |", flush=True)
     print()
 
 
 @contextmanager
 def requests_counted() -> Iterator[list[str]]:
-    """The requests that connections of this process send during the block."""
+    """Yield the requests that connections of this process send during the block."""
     sent: list[str] = []
     original = Connection.send_nowait
 
@@ -282,7 +282,7 @@ def requests_counted() -> Iterator[list[str]]:
 
 
 async def many_partitions(servers: str) -> str:
-    """Memory for each of ``MANY`` partitions, and the cost of waiting for records of them."""
+    """Return the memory for each of ``MANY`` partitions, and the cost of waiting for records of them."""
     topic = await new_topic(servers, f"many-{time.time_ns():x}", MANY)
     gc.collect()
     tracemalloc.start()

@@ -33,7 +33,7 @@ Timed = tuple[float, float]
 
 @contextmanager
 def apache_kafka(settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
-    """The bootstrap servers, and a name for titles. Ends the program if there is no Kafka.
+    """Yield the bootstrap servers, and a name for titles. Ends the program if there is no Kafka.
 
     A broker that is started here has ``settings``.
     """
@@ -64,7 +64,7 @@ async def new_topic(servers: str, name: str = "", partitions: int = PARTITIONS) 
     async with Client(ClientConfig(bootstrap_servers=servers)) as client:
         await create_topic(client, name, partitions=partitions)
         async with asyncio.timeout(60):
-            while (found := client.view.topics.get(name)) is None or any(p.leader is None for p in found.partitions):
+            while (topic := client.view.topics.get(name)) is None or any(p.leader is None for p in topic.partitions):
                 await client.refresh([name])
     return name
 

@@ -116,8 +116,8 @@ async def _serve(client: Connection) -> None:
             assert isinstance(parsed, ParsedRequest)
             if isinstance(parsed.request, ApiVersionsRequest):
                 keys = [
-                    ApiVersion(api_key=each.api_key, min_version=each.versions.first, max_version=12)
-                    for each in OFFERED
+                    ApiVersion(api_key=request_class.api_key, min_version=request_class.versions.first, max_version=12)
+                    for request_class in OFFERED
                 ]
                 keys[0].max_version = ApiVersionsRequest.versions.last
                 stream.write((encode_response(parsed.header, ApiVersionsResponse(error_code=0, api_keys=keys)),))
@@ -162,8 +162,8 @@ def _answer(port: int, moves: int = 0) -> bytes:
                     partition_index=index,
                     leader_id=(number + index + moved) % BROKERS,
                     leader_epoch=5 + moved,
-                    replica_nodes=[(number + index + each) % BROKERS for each in range(3)],
-                    isr_nodes=[(number + index + each) % BROKERS for each in range(3)],
+                    replica_nodes=[(number + index + replica) % BROKERS for replica in range(3)],
+                    isr_nodes=[(number + index + replica) % BROKERS for replica in range(3)],
                 )
                 for index in range(PARTITIONS)
                 for moved in [moves if number % 100 == 0 and index == 0 else 0]
@@ -175,7 +175,7 @@ def _answer(port: int, moves: int = 0) -> bytes:
 
 
 def _brokers(port: int) -> list[MetadataResponseBroker]:
-    """All brokers have one address, since the client asks only one of them."""
+    """Return brokers that all have one address, since the client asks only one of them."""
     return [MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node in range(BROKERS)]
 
 

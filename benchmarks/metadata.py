@@ -73,7 +73,7 @@ def kafka_python(message: MetadataResponse, version: int) -> Peer:
         names = [name for name in type(value).specs if not name.endswith("authorized_operations")]
         return {name: getattr(value, name) for name in names} | changed
 
-    made = theirs(
+    metadata = theirs(
         version=version,
         **fields(
             message,
@@ -91,12 +91,12 @@ def kafka_python(message: MetadataResponse, version: int) -> Peer:
             ],
         ),
     )
-    return lambda: made.encode(version=version), lambda data: theirs.decode(data, version=version)
+    return lambda: metadata.encode(version=version), lambda data: theirs.decode(data, version=version)
 
 
 def aiokafka(message: MetadataResponse, version: int) -> Peer:
     theirs: Any = getattr(import_module("aiokafka.protocol.metadata"), f"MetadataResponse_v{version}")
-    made = theirs(
+    metadata = theirs(
         0,
         [(broker.node_id, broker.host, broker.port, broker.rack) for broker in message.brokers],
         message.cluster_id,
@@ -121,7 +121,7 @@ def aiokafka(message: MetadataResponse, version: int) -> Peer:
             for topic in message.topics
         ],
     )
-    return made.encode, theirs.decode
+    return metadata.encode, theirs.decode
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class Walk:
 
 @contextmanager
 def broker_in_a_thread() -> Iterator[str]:
-    """An embedded cluster in its own thread and loop: topic "t" of three partitions, and "wide" of 1,000."""
+    """Run an embedded cluster in its own thread and loop: topic "t" of three partitions, and "wide" of 1,000."""
     started, stop = threading.Event(), threading.Event()
     servers: list[str] = []
 

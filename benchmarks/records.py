@@ -127,11 +127,11 @@ def our_records(data: bytes, make: Callable[..., Any] = Record) -> list[Any]:
 
 
 def their_records(peer: Peer, data: bytes) -> list[Any]:
-    found: list[Any] = []
+    decoded: list[Any] = []
     for batch in peer.batches(data):
         batch.validate_crc()
-        found.extend((r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch)
-    return found
+        decoded.extend((r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch)
+    return decoded
 
 
 def encoding(name: str, rows: list[Row], others: list[tuple[str, Peer]]) -> Table:
@@ -164,7 +164,7 @@ def codecs() -> Iterator[Table]:
 
 
 def restamping() -> Table:
-    """Building a batch again, as a retry with other ids does, against building it the first time."""
+    """Compare building a batch again, as a retry with other ids does, with building it the first time."""
     rows = WORKLOADS["usual: key of 8, value of 100"]
     builder = BatchBuilder(Compression.ZSTD)
     for row in rows:

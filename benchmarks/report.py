@@ -111,8 +111,8 @@ def _throughput_table(cell: Cell) -> list[str]:
         if not measured:
             rows.append([label, f"failed: {cell['problems'].get(label, '')}", "", "", "", ""])
             continue
-        rates = [count / each["wall"] for each in measured]
-        costs = [each["cpu"] / count * 1e6 for each in measured]
+        rates = [count / run["wall"] for run in measured]
+        costs = [run["cpu"] / count * 1e6 for run in measured]
         rows.append(
             [
                 label,
@@ -132,13 +132,13 @@ def _senders_table(cell: Cell) -> list[str]:
         if not measured:
             rows.append([label, f"failed: {cell['problems'].get(label, '')}", "", "", "", "", ""])
             continue
-        p50, p99 = ([each[figure] * 1000 for each in measured] for figure in ("p50", "p99"))
+        p50, p99 = ([run[figure] * 1000 for run in measured] for figure in ("p50", "p99"))
         rows.append(
             [
                 label,
                 _spread(p50, lambda ms: f"{ms:.2f}"),
                 _spread(p99, lambda ms: f"{ms:.2f}"),
-                _spread([each["cpu"] / cell["count"] * 1e6 for each in measured], _microseconds),
+                _spread([run["cpu"] / cell["count"] * 1e6 for run in measured], _microseconds),
                 *(_ratio(cell, label, figure) for figure in ("p50", "p99", "cpu")),
             ]
         )
@@ -179,8 +179,8 @@ def _bars(cells: list[Cell], title: str, path: Path) -> None:
 
     figure, axes = pyplot.subplots(1, len(cells), figsize=(5.2 * len(cells) + 3, 3.6), squeeze=False, sharex=True)
     for axis, cell in zip(axes[0], cells):
-        measured = {label: found for label, found in _measured(cell).items() if found}
-        costs = [[each["cpu"] / cell["count"] * 1e6 for each in found] for found in measured.values()]
+        measured = {label: runs for label, runs in _measured(cell).items() if runs}
+        costs = [[run["cpu"] / cell["count"] * 1e6 for run in runs] for runs in measured.values()]
         middles = [median(cost) for cost in costs]
         errors = [[m - min(c) for m, c in zip(middles, costs)], [max(c) - m for m, c in zip(middles, costs)]]
         places = range(len(measured))
@@ -206,9 +206,9 @@ def _latency(cells: list[Cell], path: Path) -> None:
     for axis, name in zip(axes, ("p50", "p99")):
         for label in labels:
             points = [
-                (cell["senders"], median(each[name] for each in found) * 1000)
+                (cell["senders"], median(run[name] for run in runs) * 1000)
                 for cell in cells
-                if (found := _measured(cell)[label])
+                if (runs := _measured(cell)[label])
             ]
             if points:
                 style = "-" if label.startswith("aiokafka_lite") else "--"

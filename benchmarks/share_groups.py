@@ -26,14 +26,14 @@ TIMEOUT = 300.0
 
 
 async def read(servers: str, topic: str, group: str, count: int) -> dict[str, float]:
-    """Seconds from the constructor to the first record and to the last commit, and CPU seconds."""
+    """Return the seconds from the constructor to the first record and to the last commit, and CPU seconds."""
     began, cpu, number, first = time.perf_counter(), time.process_time(), 0, 0.0
     async with ShareConsumer(servers, topics=[topic], group_id=group) as consumer:
         while number < count:
-            found = await consumer.poll(timeout=1.0)
-            if found and not number:
+            records = await consumer.poll(timeout=1.0)
+            if records and not number:
                 first = time.perf_counter()
-            number += len(found)
+            number += len(records)
         (await consumer.commit()).raise_for_refused()
         return {"first": first - began, "all": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
@@ -67,9 +67,9 @@ def measure(servers: str, count: int, rounds: int) -> None:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=TIMEOUT)
         results[name].append(json.loads(done.stdout.splitlines()[-1]))
     print("| share consumer | records/s | first record | CPU a record |\n|---|---:|---:|---:|")
-    for name, found in results.items():
-        rate = median(count / (each["all"] - each["first"]) for each in found)
-        first, cpu = (median(each[key] for each in found) for key in ("first", "cpu"))
+    for name, runs in results.items():
+        rate = median(count / (run["all"] - run["first"]) for run in runs)
+        first, cpu = (median(run[key] for run in runs) for key in ("first", "cpu"))
         print(f"| {name} | {rate:,.0f} | {first:.2f} s | {cpu / count * 1e6:.1f} µs |")
 
 

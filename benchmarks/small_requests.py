@@ -45,7 +45,7 @@ VALUE = b"x" * 50
 
 
 def send_frames(orders: Connection, port: int) -> None:
-    """The other process: send each requested frame ``COUNT`` times."""
+    """Send each requested frame ``COUNT`` times, as the other process."""
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as responses:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while frame := orders.recv_bytes():
@@ -103,7 +103,7 @@ async def member_of_group(port: int) -> str:
 
 
 async def measure() -> dict[str, float]:
-    """Microseconds of CPU by the name of the request."""
+    """Return the microseconds of CPU by the name of the request."""
     best: dict[str, float] = {}
     async with EmbeddedCluster(brokers=1, config=ClusterConfig(history_limit=0)) as cluster:
         await cluster.create_topic("t")
@@ -128,8 +128,8 @@ async def measure() -> dict[str, float]:
                 response = await asyncio.to_thread(near.recv_bytes)
                 answer = repr(decode_response(type(request), version, response, "the node"))
                 assert "error_code=0" in answer, answer
-                taken = (time.process_time() - before) / COUNT * 1e6
-                best[name] = min(taken, best.get(name, taken))
+                microseconds = (time.process_time() - before) / COUNT * 1e6
+                best[name] = min(microseconds, best.get(name, microseconds))
         near.send_bytes(b"")
         client.join()
     return best
@@ -137,8 +137,8 @@ async def measure() -> dict[str, float]:
 
 def main() -> None:
     print("| request | CPU | requests/s on one core |\n|---|---:|---:|")
-    for name, taken in asyncio.run(measure()).items():
-        print(f"| {name} | {taken:.1f} µs | {1e6 / taken:,.0f} |")
+    for name, microseconds in asyncio.run(measure()).items():
+        print(f"| {name} | {microseconds:.1f} µs | {1e6 / microseconds:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -93,14 +93,14 @@ def noop(rows: DataFrame) -> None:
 
 
 def sums(rows: DataFrame) -> tuple[int, ...]:
-    (found,) = rows.selectExpr(
+    (row,) = rows.selectExpr(
         "count(*)", "sum(octet_length(value))", "sum(octet_length(key))", "sum(offset)", "sum(partition)"
     ).collect()
-    return tuple(found)
+    return tuple(row)
 
 
 def timed(spark: SparkSession, reads: Mapping[str, Read], count: int, title: str, rounds: int = ROUNDS) -> None:
-    """A table of rows per second and CPU per row; the ways take turns."""
+    """Print a table of rows per second and CPU per row; the ways take turns."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in reads}
     for read in reads.values():
         read()
@@ -156,7 +156,7 @@ def stream(spark: SparkSession, servers: str, topic: str, limit: int | None = No
             .start()
         )
         query.awaitTermination()
-        return [each["durationMs"] for each in query.recentProgress if each["numInputRows"]]
+        return [progress["durationMs"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
 def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
@@ -183,7 +183,7 @@ def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
 
 
 def imports() -> None:
-    """The time of the import of this package: once in Spark's daemon, and then in each worker that it forks."""
+    """Measure the import of this package: once in Spark's daemon, and then in each worker that it forks."""
     code = (
         "import pyspark.daemon, time; from aiokafka_lite.spark import daemon; t = time.process_time();"
         "daemon.preload(daemon.TASKS); once = time.process_time() - t;"
@@ -195,8 +195,8 @@ def imports() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         for _ in range(7)
     ]
-    once, each = (median(float(run[part]) for run in runs) * 1000 for part in (0, 1))
-    print(f"import in the daemon, once; in a worker  {once:.0f}, {each:.0f} ms of CPU")
+    once, per_worker = (median(float(run[part]) for run in runs) * 1000 for part in (0, 1))
+    print(f"import in the daemon, once; in a worker  {once:.0f}, {per_worker:.0f} ms of CPU")
 
 
 def main() -> None:

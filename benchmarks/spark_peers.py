@@ -121,11 +121,11 @@ class ConfluentReader(DataSourceReader):
         assert isinstance(partition, Share)
         consumer = Consumer(self._settings())
         consumer.assign([TopicPartition(self._topic, partition.partition, partition.start)])
-        left = partition.end - partition.start
-        while left:
-            messages = consumer.consume(min(left, ROWS), timeout=1.0)
+        records_left = partition.end - partition.start
+        while records_left:
+            messages = consumer.consume(min(records_left, ROWS), timeout=1.0)
             count = len(messages)
-            left -= count
+            records_left -= count
             times = [message.timestamp() for message in messages]
             yield pyarrow.RecordBatch.from_arrays(
                 [

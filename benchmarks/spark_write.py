@@ -83,7 +83,7 @@ class ConfluentWriter(DataSourceArrowWriter):
 
 
 def rows_of(spark: SparkSession, count: int, compression: str) -> DataFrame:
-    """Rows that take little time to make. With a compression, their values differ."""
+    """Return rows that take little time to make. With a compression, their values differ."""
     value = "repeat('v', 100)" if compression == "none" else "concat(CAST(id AS STRING), repeat('v', 90))"
     return spark.range(0, count, 1, 2).selectExpr("printf('key-%05d', id % 1000) AS key", f"{value} AS value")
 
@@ -100,7 +100,7 @@ def compare_writes(spark: SparkSession, servers: str, count: int, compression: s
 
 
 def copy(spark: SparkSession, servers: str, delivery: str, limit: int | None) -> list[float]:
-    """From topic to topic with availableNow. Returns the milliseconds of all batches after the first."""
+    """Copy from topic to topic with availableNow. Returns the milliseconds of all batches after the first."""
     rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
     if limit is not None:
         rows = rows.option("maxOffsetsPerTrigger", limit)
@@ -119,7 +119,9 @@ def copy(spark: SparkSession, servers: str, delivery: str, limit: int | None) ->
             .start()
         )
         query.awaitTermination()
-        times = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+        times = [
+            progress["durationMs"]["triggerExecution"] for progress in query.recentProgress if progress["numInputRows"]
+        ]
         return times[1:]
 
 

@@ -26,8 +26,8 @@ IMPORTS = {
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as kept:
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": kept}
+    with tempfile.TemporaryDirectory() as directory:
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": directory}
 
         def run(*arguments: str) -> None:
             subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)

@@ -32,7 +32,7 @@ ROUND_TIMEOUT = 300.0
 
 
 def linger(records: int) -> float:
-    """Seconds. A single record has nothing to wait for."""
+    """Return the linger in seconds. A single record has nothing to wait for."""
     return LINGER if records > 1 else 0.0
 
 
@@ -142,16 +142,16 @@ def run(name: str, servers: str, topic: str, records: int) -> tuple[float, float
 
 def compare(servers: str, topic: str, records: int, rounds: int) -> None:
     """Print a table of all candidates."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
+    durations: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
     for number in range(rounds):
         for name in in_turn(CANDIDATES, number):
-            found[name].append(run(name, servers, topic, records))
+            durations[name].append(run(name, servers, topic, records))
     print(f"\n**{records:,} record{'s' * (records > 1)} in a transaction**\n")
     print("| client | ms of a transaction | factor | CPU µs of a record | factor |\n|---|---|---|---|---|")
-    for name, results in found.items():
+    for name, results in durations.items():
         columns: list[str] = []
         for index, unit in ((0, 1e3), (1, 1e6)):
-            factor = median(one[index] / other[index] for one, other in zip(results, found[PEER]))
+            factor = median(one[index] / other[index] for one, other in zip(results, durations[PEER]))
             columns += [f"{median(result[index] for result in results) * unit:.2f}", f"{factor:.2f}"]
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
 

@@ -16,7 +16,7 @@ from benchmarks.stopwatch import Stopwatch
 
 
 async def cost_of_waiting(partitions: int = 1000, seconds: float = 20.0) -> None:
-    """The memory, CPU and requests of a consumer of many empty partitions."""
+    """Print the memory, CPU and requests of a consumer of many empty partitions."""
     async with EmbeddedCluster(brokers=3, tcp=False) as cluster:
         await cluster.create_topic("wide", partitions=partitions)
         tracemalloc.start()

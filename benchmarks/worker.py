@@ -58,7 +58,7 @@ class Job:
     uvloop: bool = False
 
     def values(self) -> list[bytes]:
-        """Different values, about half of whose bytes are random; at most 32 MiB together."""
+        """Return different values, about half of whose bytes are random; at most 32 MiB together."""
         source = random.Random(7)
         number = max(1, min(1000, self.count, (32 << 20) // self.size))
         half = self.size // 2
@@ -99,7 +99,7 @@ async def _with_our_producer(job: Job, work: Callable[[Any], Awaitable[None]]) -
 
 
 async def our_deliveries(job: Job) -> Result:
-    """``send_nowait``, and then each record's own delivery is awaited."""
+    """Call ``send_nowait``, and then await each record's own delivery."""
     from aiokafka_lite.errors import BufferFull
 
     values, count, topic = job.values(), job.count, job.topic
@@ -126,7 +126,7 @@ async def our_deliveries(job: Job) -> Result:
 
 
 async def our_flush(job: Job) -> Result:
-    """``send_nowait`` without a look at the deliveries, and ``flush``."""
+    """Call ``send_nowait`` without a look at the deliveries, and ``flush``."""
     from aiokafka_lite.errors import BufferFull
 
     values, count, topic = job.values(), job.count, job.topic
@@ -201,30 +201,30 @@ def _our_consumer(read: Callable[[Any, int], Awaitable[None]]) -> Callable[[Job]
     return run
 
 
-async def _iterates(consumer: Any, left: int) -> None:
+async def _iterates(consumer: Any, records_left: int) -> None:
     async for _ in consumer:
-        left -= 1
-        if left == 0:
+        records_left -= 1
+        if records_left == 0:
             return
 
 
-async def _polls(consumer: Any, left: int) -> None:
-    while left > 0:
-        left -= len(await consumer.poll(500, timeout=10.0))
+async def _polls(consumer: Any, records_left: int) -> None:
+    while records_left > 0:
+        records_left -= len(await consumer.poll(500, timeout=10.0))
 
 
-async def _takes_batches(consumer: Any, left: int) -> None:
+async def _takes_batches(consumer: Any, records_left: int) -> None:
     async for batch in consumer.batches(5000):
         for _value in batch.values:
-            left -= 1
-        if left <= 0:
+            records_left -= 1
+        if records_left <= 0:
             return
 
 
-async def _takes_arrow(consumer: Any, left: int) -> None:
+async def _takes_arrow(consumer: Any, records_left: int) -> None:
     async for batch in consumer.batches(50_000).to_arrow():
-        left -= batch.num_rows
-        if left <= 0:
+        records_left -= batch.num_rows
+        if records_left <= 0:
             return
 
 
@@ -248,23 +248,23 @@ def _librdkafka(job: Job) -> dict[str, Any]:
 
 
 def confluent_callback(job: Job) -> Result:
-    """``produce`` with a delivery callback for each record."""
-    left = job.count
+    """Call ``produce`` with a delivery callback for each record."""
+    records_left = job.count
 
     def delivered(error: object, message: object) -> None:
-        nonlocal left
+        nonlocal records_left
         if error is not None:
             raise RuntimeError(error)
-        left -= 1
+        records_left -= 1
 
     result = _confluent_produces(job, {"on_delivery": delivered})
-    if left:
-        raise RuntimeError(f"{left} records were not delivered")
+    if records_left:
+        raise RuntimeError(f"{records_left} records were not delivered")
     return result
 
 
 def confluent_no_callback(job: Job) -> Result:
-    """``produce`` and ``flush``, which do not report the records that failed."""
+    """Call ``produce`` and ``flush``, which do not report the records that failed."""
     return _confluent_produces(job, {})
 
 
@@ -306,8 +306,8 @@ def confluent_produce_batch(job: Job) -> Result:
             messages: list[dict[str, Any]] = [{"value": value} for value in part]
         else:
             messages = [{"value": value, "key": key} for value, key in zip(part, keys[start : start + 5000])]
-        while (taken := producer.produce_batch(job.topic, messages)) < len(messages):
-            messages = messages[taken:]
+        while (accepted := producer.produce_batch(job.topic, messages)) < len(messages):
+            messages = messages[accepted:]
             producer.poll(0.01)
     if producer.flush():
         raise RuntimeError("records are left")
@@ -408,15 +408,15 @@ def _confluent_consumes(job: Job, many: bool) -> Result:
     consumer = Consumer(settings)
     watch = Stopwatch()
     consumer.assign([Place(job.topic, number, 0) for number in range(job.partitions)])
-    left = job.count
-    while left > 0:
+    records_left = job.count
+    while records_left > 0:
         if many:
-            for message in consumer.consume(min(5000, left), timeout=10.0):
+            for message in consumer.consume(min(5000, records_left), timeout=10.0):
                 message.value()
-                left -= 1
+                records_left -= 1
         elif (message := consumer.poll(10.0)) is not None:
             message.value()
-            left -= 1
+            records_left -= 1
     result = watch.result()
     consumer.close()
     return result
@@ -481,15 +481,15 @@ async def _aiokafka_reads(job: Job, many: bool) -> Result:
     await consumer.start()
     watch = Stopwatch()
     consumer.assign([aiokafka.TopicPartition(job.topic, number) for number in range(job.partitions)])
-    left = job.count
+    records_left = job.count
     if many:
-        while left > 0:
-            found = await consumer.getmany(timeout_ms=10_000, max_records=5000)
-            left -= sum(map(len, found.values()))
+        while records_left > 0:
+            by_partition = await consumer.getmany(timeout_ms=10_000, max_records=5000)
+            records_left -= sum(map(len, by_partition.values()))
     else:
         async for _ in consumer:
-            left -= 1
-            if left == 0:
+            records_left -= 1
+            if records_left == 0:
                 break
     result = watch.result()
     await consumer.stop()
@@ -508,7 +508,7 @@ async def aiokafka_iterates(job: Job) -> Result:
 
 
 async def senders(job: Job, send: Callable[[int], Awaitable[object]]) -> Result:
-    """Tasks that each await one send after the other. Seconds of a send: the median and the 99th percentile."""
+    """Run tasks that each await one send after the other. Return the median and 99th percentile of their seconds."""
     for index in range(min(50, job.count)):
         await send(index)  # connects, and warms up
     times: list[float] = []

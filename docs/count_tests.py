@@ -86,15 +86,15 @@ def feature_of(test: str) -> str:
     return next((feature.title for feature in reversed(FEATURES) if re.search(feature.pattern, test)), ALL_ELSE)
 
 
-def page(found: Iterable[Result], date: str) -> str:
+def page(test_results: Iterable[Result], date: str) -> str:
     """Return the whole page."""
     counts: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     reasons: dict[str, set[str]] = defaultdict(set)
-    for each in found:
-        kind = "failed" if each.failed else "passed" if each.skipped is None else "skipped"
-        counts[each.feature][each.broker][kind] += 1
-        if each.skipped:
-            reasons[each.skipped].add(each.broker)
+    for result in test_results:
+        kind = "failed" if result.failed else "passed" if result.skipped is None else "skipped"
+        counts[result.feature][result.broker][kind] += 1
+        if result.skipped:
+            reasons[result.skipped].add(result.broker)
     titles = [title for title in (*(feature.title for feature in FEATURES), ALL_ELSE) if title in counts]
     brokers = [broker for broker in BROKERS if any(broker in counts[title] for title in titles)]
     lines = [
@@ -133,9 +133,9 @@ def main(paths: list[Path]) -> int:
     if not paths:
         print("usage: python docs/count_tests.py RESULTS..., files written by pytest --junitxml", file=sys.stderr)
         return 2
-    found = [result for path in paths for result in results(path)]
-    PAGE.write_text(page(found, max(map(date_of, paths))), encoding="utf-8")
-    return 1 if any(result.failed for result in found) else 0
+    test_results = [result for path in paths for result in results(path)]
+    PAGE.write_text(page(test_results, max(map(date_of, paths))), encoding="utf-8")
+    return 1 if any(result.failed for result in test_results) else 0
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ class Machine(NamedTuple):
 
     @property
     def transitions(self) -> Mapping[Enum, Mapping[Enum, Enum]]:
-        found: Mapping[Enum, Mapping[Enum, Enum]] = getattr(import_module(self.module), self.table)
-        return found
+        transitions: Mapping[Enum, Mapping[Enum, Enum]] = getattr(import_module(self.module), self.table)
+        return transitions
 
 
 MACHINES = [
@@ -239,8 +239,11 @@ def section(machine: Machine) -> str:
     states = list(table)
     used = {event for row in table.values() for event in row}
     events = [event for event in type(next(iter(used))) if event in used]
-    named = type(states[0])
-    drawn = {named[name]: table[named[name]] for name in machine.order.split() or [state.name for state in states]}
+    state_class = type(states[0])
+    drawn = {
+        state_class[name]: table[state_class[name]]
+        for name in machine.order.split() or [state.name for state in states]
+    }
     assert drawn.keys() == table.keys(), machine.title
     lines = [
         f"## {machine.title}",
@@ -248,7 +251,7 @@ def section(machine: Machine) -> str:
         f"{machine.about} `{machine.module}.{machine.table}`",
         "",
         "```mermaid",
-        mermaid(drawn, named[machine.start], machine.direction),
+        mermaid(drawn, state_class[machine.start], machine.direction),
         "```",
         "",
         "| state | meaning |",

@@ -38,9 +38,12 @@ def tls_server_on_a_port() -> AbstractAsyncContextManager[str]:
 
 @asynccontextmanager
 async def listener_that_refuses_logins() -> AsyncIterator[str]:
-    """A broker that refuses each login with Kafka's error text."""
+    """Run a broker that refuses each login with Kafka's error text."""
     spoken = (ApiVersionsRequest, MetadataRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
-    versions = [ApiVersion(api_key=each.api_key, min_version=0, max_version=each.versions.last) for each in spoken]
+    versions = [
+        ApiVersion(api_key=request_class.api_key, min_version=0, max_version=request_class.versions.last)
+        for request_class in spoken
+    ]
     answers = {
         ApiVersionsRequest: ApiVersionsResponse(error_code=0, api_keys=versions),
         SaslHandshakeRequest: SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
@@ -54,9 +57,9 @@ async def listener_that_refuses_logins() -> AsyncIterator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in answers:
             size = int.from_bytes(await reader.readexactly(4), "big")
-            asked = parse_request(await reader.readexactly(size))
-            assert isinstance(asked, ParsedRequest)
-            writer.write(encode_response(asked.header, answers[type(asked.request)]))
+            request = parse_request(await reader.readexactly(size))
+            assert isinstance(request, ParsedRequest)
+            writer.write(encode_response(request.header, answers[type(request.request)]))
         writer.close()
 
     async with serving(answer) as address:
@@ -65,7 +68,7 @@ async def listener_that_refuses_logins() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(data: bytes) -> AsyncIterator[str]:
-    """A server that sends these bytes and closes the connection."""
+    """Run a server that sends these bytes and closes the connection."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -79,7 +82,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[str]:
-    """A TCP server on a free port; its address."""
+    """Run a TCP server on a free port, and yield its address."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
         host, port = server.sockets[0].getsockname()

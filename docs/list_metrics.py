@@ -25,15 +25,17 @@ def page() -> str:
 
 def tables() -> str:
     lines = []
-    for (kind, labels), group in groupby(INSTRUMENTS, lambda each: (each.name.split(".")[0], each.labels)):
+    for (kind, labels), group in groupby(
+        INSTRUMENTS, lambda instrument: (instrument.name.split(".")[0], instrument.labels)
+    ):
         names = ", ".join(f"`{label}`" for label in labels)
         lines += [f"**{kind.capitalize()}**, labels {names}:", "", "| Prometheus | OpenTelemetry | meaning |"]
         lines += ["|---|---|---|", *map(_row, group), ""]
     return "\n".join(lines)
 
 
-def _row(each: Instrument) -> str:
-    return f"| `{each.prometheus_name}` | `{each.opentelemetry_name}` | {each.description} |"
+def _row(instrument: Instrument) -> str:
+    return f"| `{instrument.prometheus_name}` | `{instrument.opentelemetry_name}` | {instrument.description} |"
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ defaults are those of Kafka 4.3; a default in **bold** differs from this client'
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([HEAD, *(section(*each) for each in CONFIGURATIONS)])
+    return "\n".join([HEAD, *(section(*configuration) for configuration in CONFIGURATIONS)])
 
 
 def section(config: type, title: str, about: str) -> str:
@@ -188,7 +188,7 @@ def line(setting: Field[object], purpose: str) -> str:
 
 
 def in_java(name: str, value: object) -> str:
-    """Java's default, where it differs."""
+    """Return Java's default, where it differs."""
     return value if isinstance(value, str) else shown(name, value)
 
 
@@ -215,7 +215,7 @@ def shown(name: str, value: object) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes in the largest unit that divides them."""
+    """Return bytes in the largest unit that divides them."""
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
         if number >= unit and number % unit == 0:
             return f"{number // unit} {name}"
@@ -248,8 +248,10 @@ def with_docstrings(settings: type) -> str:
     (definition,) = (
         node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == settings.__name__
     )
-    described = {field.name: (docstrings(config)[field.name], field) for config in _CONFIGS for field in fields(config)}
-    texts: dict[str, tuple[str, Field[object]]] = described
+    fields_by_name = {
+        field.name: (docstrings(config)[field.name], field) for config in _CONFIGS for field in fields(config)
+    }
+    texts: dict[str, tuple[str, Field[object]]] = fields_by_name
     for statement, following in reversed([*pairwise([*definition.body, None])]):
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
             continue

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point of ``aiokafka-lite``."""
+    """Run ``aiokafka-lite``, the console script."""
     _replace_closed_streams()
     try:
         try:

@@ -94,15 +94,15 @@ async def list_(
 
     if matching and name is None:
         raise ValueError("--matching requires the name of a resource")
-    wanted = AclFilter(
+    acl_filter = AclFilter(
         AclResourceType.ANY if kind is None else AclResourceType[_member(kind)],
         None if kind is None else _name(kind, name, required=False),
         pattern_type=AclPatternType.MATCH if matching else AclPatternType.ANY,
     )
     users = set(map(principal_of, principal or ()))
     async with shared.connection.admin() as admin:
-        found = await admin.acls.describe(wanted)
-    shared.output.show(_table(each for each in found if not users or each.principal in users))
+        acls = await admin.acls.describe(acl_filter)
+    shared.output.show(_table(acl for acl in acls if not users or acl.principal in users))
     return 0
 
 
@@ -130,22 +130,22 @@ async def add(
 
     if not principal or not operation:
         raise ValueError("acls add requires --principal and --operation")
-    wanted = [
+    acls = [
         AclBinding(
             AclResourceType[_member(kind)],
             _name(kind, name, required=True) or "",
             principal_of(user),
-            AclOperation[_member(each)],
+            AclOperation[_member(option)],
             AclPermission.DENY if deny else AclPermission.ALLOW,
             host or "*",
             AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
         )
         for user in principal
-        for each in operation
+        for option in operation
     ]
     async with shared.connection.admin() as admin:
-        created = await admin.acls.create(wanted)
-    failed = {_row(each): error for each, error in created.failed.items()}
+        created = await admin.acls.create(acls)
+    failed = {_row(acl): error for acl, error in created.failed.items()}
     return show_changes(shared.output, _table(created.done), failed, as_table=True)
 
 
@@ -170,15 +170,22 @@ async def remove(
 
     The command prints the ACLs that it removed.
     """
-    wanted = filters(kind, name, principal or [], operation or [], host, prefixed=prefixed)
+    acl_filters = filters(kind, name, principal or [], operation or [], host, prefixed=prefixed)
     which = " that match" if principal or operation or host else ""
-    if not await confirmed(f"Remove the ACLs of {kind} {wanted[0].resource_name}{which}?", yes):
+    if not await confirmed(f"Remove the ACLs of {kind} {acl_filters[0].resource_name}{which}?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
-        deleted = await admin.acls.delete(wanted)
+        deleted = await admin.acls.delete(acl_filters)
     failed = {
-        (kind, name, _option(each.pattern_type.name), each.principal, each.host, _option(each.operation.name)): error
-        for each, error in deleted.failed.items()
+        (
+            kind,
+            name,
+            _option(acl_filter.pattern_type.name),
+            acl_filter.principal,
+            acl_filter.host,
+            _option(acl_filter.operation.name),
+        ): error
+        for acl_filter, error in deleted.failed.items()
     }
     done = _table({acl for acls in deleted.done.values() for acl in acls})
     return show_changes(shared.output, done, failed, as_table=True)
@@ -202,12 +209,12 @@ def filters(
             AclResourceType[_member(kind)],
             _name(kind, name, required=True),
             user,
-            each,
+            operation,
             host=host,
             pattern_type=AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
         )
         for user in users
-        for each in [AclOperation[_member(option)] for option in operations] or [AclOperation.ANY]
+        for operation in [AclOperation[_member(option)] for option in operations] or [AclOperation.ANY]
     ]
 
 

@@ -31,7 +31,7 @@ class BenchLoad:
     settings: dict[str, object]
 
     def values(self) -> Iterable[bytes]:
-        """Random values, which repeat after ``DIFFERENT_VALUES``."""
+        """Return random values, which repeat after ``DIFFERENT_VALUES``."""
         different = [secrets.token_bytes(self.size) for _ in range(min(DIFFERENT_VALUES, self.records))]
         return islice(cycle(different), self.records)
 
@@ -64,7 +64,7 @@ async def bench(connection: ConnectionOptions, output: Output, load: BenchLoad) 
 
 
 async def _produce(connection: ConnectionOptions, topic: str, load: BenchLoad) -> float:
-    """Seconds until all records are acknowledged, without the time to connect."""
+    """Write all records. Return the seconds until all are acknowledged, without the time to connect."""
     async with connection.producer({}, load.settings) as producer:
         await producer.partitions_for(topic)
         values = list(load.values())
@@ -84,7 +84,7 @@ async def _produce(connection: ConnectionOptions, topic: str, load: BenchLoad) -
 
 
 async def _consume(connection: ConnectionOptions, topic: str, load: BenchLoad) -> float:
-    """Seconds until all records are read, without the time to connect."""
+    """Read all records. Return the seconds that it took, without the time to connect."""
     async with connection.consumer(None, topics=[topic], auto_offset_reset="earliest") as consumer:
         with progress("consumed", load.records, in_bytes=False) as bar:
             began = time.perf_counter()
@@ -98,7 +98,7 @@ async def _consume(connection: ConnectionOptions, topic: str, load: BenchLoad) -
 
 
 async def _send_singly(connection: ConnectionOptions, topic: str, load: BenchLoad) -> list[float]:
-    """Seconds that each awaited send takes, one after the other."""
+    """Send records one after the other. Return the seconds that each awaited send took."""
     latencies = []
     async with connection.producer({}, load.settings) as producer:
         await producer.partitions_for(topic)

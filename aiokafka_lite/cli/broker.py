@@ -47,8 +47,8 @@ async def broker(
         config=ClusterConfig(history_limit=0, first_node_id=first_node_id),
     )
     default = cluster.controller.settings.of().number("num.partitions")
-    wanted = [_parse(topic, default) for topic in topics]
-    await _serve(cluster, wanted, client_config, keeps_data=data_dir is not None)
+    new_topics = [_parse(topic, default) for topic in topics]
+    await _serve(cluster, new_topics, client_config, keeps_data=data_dir is not None)
     return 0
 
 
@@ -130,7 +130,7 @@ def _properties(settings: dict[str, Any]) -> str:
         properties["sasl.mechanism"] = settings["sasl_mechanism"]
     if "sasl_username" in settings:
         module = _MODULES.get(settings["sasl_mechanism"], _SCRAM_MODULE)
-        name, password = (_quoted(settings[f"sasl_{each}"]) for each in ("username", "password"))
+        name, password = (_quoted(settings[f"sasl_{part}"]) for part in ("username", "password"))
         package = "org.apache.kafka.common.security"
         properties["sasl.jaas.config"] = f"{package}.{module} required username={name} password={password};"
     return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())

@@ -11,15 +11,15 @@ from .terminal.output import Cell, Facts, Output, Part, Table, show_errors
 async def cluster(connection: ConnectionOptions, output: Output, versions: bool) -> int:
     """Show brokers, controller and features, and on request the API versions of the brokers."""
     async with connection.admin() as admin:
-        described = await admin.cluster.describe()
+        description = await admin.cluster.describe()
         parts: dict[str, Part] = {
             "cluster": Facts(
                 {
-                    "cluster_id": described.cluster_id,
-                    "controller": None if described.controller is None else described.controller.node_id,
+                    "cluster_id": description.cluster_id,
+                    "controller": None if description.controller is None else description.controller.node_id,
                 }
             ),
-            "brokers": _brokers(described),
+            "brokers": _brokers(description),
         }
         features = await _features(admin)
         if features or output.as_json:
@@ -38,8 +38,10 @@ async def cluster(connection: ConnectionOptions, output: Output, versions: bool)
     return show_errors(answered.failed.values())
 
 
-def _brokers(described: ClusterDescription) -> Table:
-    rows = [(node.node_id, node.host, node.port, node.rack, node == described.controller) for node in described.brokers]
+def _brokers(description: ClusterDescription) -> Table:
+    rows = [
+        (node.node_id, node.host, node.port, node.rack, node == description.controller) for node in description.brokers
+    ]
     return Table(("BROKER", "HOST", "PORT", "RACK", "CONTROLLER"), rows)
 
 

@@ -51,14 +51,14 @@ class Acks(StrEnum):
 
 def _formats(incomplete: str) -> list[str]:
     """Return the names of formats that begin with the typed text."""
-    return [each.value for each in Format if each.value.startswith(incomplete)]
+    return [name.value for name in Format if name.value.startswith(incomplete)]
 
 
 def _codecs(incomplete: str) -> list[str]:
     """Return the compression codecs that begin with the typed text."""
     from ..types import Compression
 
-    return [each.name.lower() for each in Compression if each.name.lower().startswith(incomplete)]
+    return [codec.name.lower() for codec in Compression if codec.name.lower().startswith(incomplete)]
 
 
 CompressionOption = Annotated[
@@ -137,9 +137,9 @@ def _wrong_usage(error: Any) -> str:
     if option is not None and hasattr(error, "possibilities") and error.ctx is not None:
         from .terminal.other_tools import counterpart
 
-        known = {option for param in error.ctx.command.params for option in param.opts}
+        options = {option for param in error.ctx.command.params for option in param.opts}
         takes_names = any(param.param_type_name == "argument" for param in error.ctx.command.params)
-        if instead := counterpart(option, known, takes_names=takes_names):
+        if instead := counterpart(option, options, takes_names=takes_names):
             return f"no such option {option}; {instead}"
     # Newer versions of Typer check values with pydantic. Its text has no value ("Input should be ..."), or begins
     # with "Value error, ".
@@ -152,8 +152,8 @@ def _wrong_usage(error: Any) -> str:
     return text.rstrip(".").replace("Value error, ", "")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from ..compiled import BUILD
         from ..version import VERSION
 
@@ -161,16 +161,16 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@application.callback()
+@application.callback(
+    help="An asyncio-native Kafka client, and an embedded broker.\n\n"
+    "Exit status: 0 success, 1 failure, 2 wrong arguments, 130 stopped by Ctrl-C."
+)
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """An asyncio-native Kafka client, and an embedded broker.
-
-    Exit status: 0 success, 1 failure, 2 wrong arguments, 130 stopped by Ctrl-C.
-    """
+    """Take the options that come before the name of a command."""
 
 
 @command(

@@ -69,10 +69,10 @@ async def describe(
     """Show settings with their values and the source of each value. Secret values are not shown."""
     from .terminal.topic_names import explained
 
-    wanted = resource(kind, name)
+    config_resource = resource(kind, name)
     async with shared.connection.admin() as admin:
-        described = await admin.configs.describe(wanted, documentation=documentation)
-        failed = await explained(admin, described.failed)
+        result = await admin.configs.describe(config_resource, documentation=documentation)
+        failed = await explained(admin, result.failed)
     headings = ("NAME", "VALUE", "SOURCE", "READ-ONLY", "SENSITIVE", *(["DOCUMENTATION"] if documentation else []))
     rows: list[tuple[Cell, ...]] = [
         (
@@ -83,8 +83,8 @@ async def describe(
             setting.sensitive,
             *([setting.documentation] if documentation else []),
         )
-        for settings in described.done.values()
-        for setting in sorted(settings.values(), key=lambda each: each.name)
+        for settings in result.done.values()
+        for setting in sorted(settings.values(), key=lambda setting: setting.name)
         if every or not setting.is_default
     ]
     if not failed:
@@ -114,15 +114,17 @@ async def alter(
     """Change settings. Settings that are not named keep their values."""
     from .terminal.topic_names import explained
 
-    wanted = changes(settings or [], unset or [], append or [], subtract or [])
+    config_changes = changes(settings or [], unset or [], append or [], subtract or [])
     changed = resource(kind, name)
     async with shared.connection.admin() as admin:
-        answered = await admin.configs.alter({changed: wanted}, validate_only=validate_only)
+        answered = await admin.configs.alter({changed: config_changes}, validate_only=validate_only)
         failed = await explained(admin, answered.failed)
     if not validate_only:
         say_done(answered.done, "changed the settings of")
     item = (kind.value, name)
-    table = Table(("TYPE", "NAME", "SETTINGS"), [(*item, [each.name for each in wanted]) for _ in answered.done])
+    table = Table(
+        ("TYPE", "NAME", "SETTINGS"), [(*item, [change.name for change in config_changes]) for _ in answered.done]
+    )
     errors = dict(zip([item], failed.values()))
     return show_changes(shared.output, table, errors, dry_run=VALIDATED if validate_only else "")
 
@@ -133,7 +135,7 @@ def changes(
     """Return the changes that the options request. Raises ValueError if there is none."""
     from ..admin import ConfigChange, ConfigOperation
 
-    wanted = [
+    config_changes = [
         ConfigChange(name, value, operation)
         for option, texts, operation in (
             ("set", settings, ConfigOperation.SET),
@@ -143,10 +145,10 @@ def changes(
         for name, value in names_and_values(option, texts).items()
     ]
     setting_changes(settings, unset)  # raises for a name that is in both
-    wanted += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in unset]
-    if not wanted:
+    config_changes += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in unset]
+    if not config_changes:
         raise ValueError("configs alter requires --set, --unset, --append or --subtract")
-    return wanted
+    return config_changes
 
 
 def resource(kind: str, name: str | None) -> ConfigResource:

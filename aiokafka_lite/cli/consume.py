@@ -121,7 +121,7 @@ async def _topics(connection: ConnectionOptions, job: ConsumeJob) -> Sequence[st
     if job.group is not None:
         return pattern
     async with connection.admin() as admin:
-        matching = [each.name for each in await admin.topics.list() if pattern.fullmatch(each.name)]
+        matching = [topic.name for topic in await admin.topics.list() if pattern.fullmatch(topic.name)]
     if not matching:
         raise KafkaError(f"no topic matches {pattern.pattern!r}")
     return matching
@@ -144,7 +144,7 @@ class _Bounds(RebalanceListener):
         try:
             if self._start.is_lookup:
                 committed = await self.consumer.committed(partitions)
-                await self.seek(handle, [each for each, found in committed.items() if found is None])
+                await self.seek(handle, [partition for partition, offset in committed.items() if offset is None])
             await self.find_ends(partitions)
         except IllegalStateError:
             if self.consumer.state is not ServiceState.CLOSING:
@@ -166,14 +166,14 @@ class _Bounds(RebalanceListener):
             return
         ends = await self.consumer.end_offsets(partitions)
         if self._start.time is not None:
-            wanted = await self._at_time(self._start.time, ends)
+            offsets = await self._at_time(self._start.time, ends)
         elif self._start.last is not None:
-            wanted = {each: end - self._start.last for each, end in ends.items()}
+            offsets = {partition: end - self._start.last for partition, end in ends.items()}
         else:
-            wanted = dict.fromkeys(partitions, self._start.offset or 0)
+            offsets = dict.fromkeys(partitions, self._start.offset or 0)
         firsts = await self.consumer.beginning_offsets(partitions)
-        self._warn_of_ends(wanted, ends)
-        for partition, offset in wanted.items():
+        self._warn_of_ends(offsets, ends)
+        for partition, offset in offsets.items():
             reader.seek(partition, max(firsts[partition], min(offset, ends[partition])))
 
     def _warn_of_ends(self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
@@ -193,8 +193,11 @@ class _Bounds(RebalanceListener):
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record at this time or later; the end if all records are older."""
-        found = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
-        return {each: ends[each] if at is None else min(at.offset, ends[each]) for each, at in found.items()}
+        times = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
+        return {
+            partition: ends[partition] if at is None else min(at.offset, ends[partition])
+            for partition, at in times.items()
+        }
 
 
 class _Reading:
@@ -257,12 +260,12 @@ class _Reading:
         end = self._ends.get(partition)
         if end is None or batch.offsets[-1] + 1 < end:
             return
-        kept = bisect_left(batch.offsets, end)
-        if kept < len(batch):
+        count = bisect_left(batch.offsets, end)
+        if count < len(batch):
             # Otherwise the request for the next batch would commit the dropped records.
             self._consumer.seek(partition, end)
         for column in ("offsets", "timestamps", "keys", "values", "headers"):
-            setattr(batch, column, getattr(batch, column)[:kept])
+            setattr(batch, column, getattr(batch, column)[:count])
         self._consumer.pause([partition])
 
     async def _is_at_end(self) -> bool:

@@ -56,14 +56,14 @@ async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
 
 def _checked(job: ConsumeJob, group: str | None) -> str:
     """Return the group to join. Raises ConfigurationError for options that a share group does not have."""
-    given = {
+    options = {
         "--regex": job.regex,
         "--partition": job.partitions,
         "--from": job.start,
         "--until": job.until,
         "--isolation-level": job.settings,
     }
-    excluded = ", ".join(name for name, value in given.items() if value)
+    excluded = ", ".join(name for name, value in options.items() if value)
     if excluded:
         raise ConfigurationError(
             f"--share excludes {excluded}: a share group has a start and an isolation level of its own, see"
@@ -80,15 +80,15 @@ def _checked(job: ConsumeJob, group: str | None) -> str:
 def _batches(records: Sequence[ShareRecord[bytes, bytes]]) -> Iterator[Batch]:
     """Yield the records as columns: a batch for each run of records of the same partition."""
     for (topic, partition), run in groupby(records, attrgetter("topic", "partition")):
-        each = list(run)
+        partition_records = list(run)
         yield Batch(
             topic=topic,
             partition=partition,
-            timestamp_type=each[0].timestamp_type,
-            leader_epoch=each[0].leader_epoch,
-            offsets=[record.offset for record in each],
-            timestamps=[record.timestamp for record in each],
-            keys=[record.key for record in each],
-            values=[record.value for record in each],
-            headers=[record.headers for record in each],
+            timestamp_type=partition_records[0].timestamp_type,
+            leader_epoch=partition_records[0].leader_epoch,
+            offsets=[record.offset for record in partition_records],
+            timestamps=[record.timestamp for record in partition_records],
+            keys=[record.key for record in partition_records],
+            values=[record.value for record in partition_records],
+            headers=[record.headers for record in partition_records],
         )

@@ -45,19 +45,19 @@ async def diagnose(connection: ConnectionOptions, output: Output, group: str | N
     """Try all addresses and show the results. The exit status is 1 if anything is wrong."""
     servers = connection.new_admin().diagnose().cluster.bootstrap_servers.split(",")
     bootstrap = await _try_all(connection, dict.fromkeys(servers))
-    described = next((probe.described for probe in bootstrap if probe.described is not None), None)
-    nodes = () if described is None else described.brokers
+    description = next((probe.described for probe in bootstrap if probe.described is not None), None)
+    nodes = () if description is None else description.brokers
     brokers = await _try_all(connection, {_address(node): node.node_id for node in nodes})
     parts: dict[str, Part] = {
         "client": Facts(software()),
         "bootstrap_servers": Table(("SERVER", "ANSWERS", "MILLISECONDS", "ERROR"), [probe.row for probe in bootstrap]),
     }
     findings = findings_of(bootstrap, brokers, nodes)
-    if described is not None:
+    if description is not None:
         parts["cluster"] = Facts(
             {
-                "cluster_id": described.cluster_id,
-                "controller": None if described.controller is None else described.controller.node_id,
+                "cluster_id": description.cluster_id,
+                "controller": None if description.controller is None else description.controller.node_id,
             }
         )
         parts["brokers"] = _brokers(nodes, brokers)
@@ -92,26 +92,26 @@ def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Ite
 
 async def _try_all(connection: ConnectionOptions, addresses: Mapping[str, int | None]) -> list[Probe]:
     """Try all addresses at the same time; the results are in the order of the addresses."""
-    found: dict[str, Probe] = {}
+    probes: dict[str, Probe] = {}
 
     async def attempt(address: str, node_id: int | None) -> None:
-        found[address] = await _try(replace(connection, bootstrap_server=address), address, node_id)
+        probes[address] = await _try(replace(connection, bootstrap_server=address), address, node_id)
 
     async with anyio.create_task_group() as tasks:
         for address, node_id in addresses.items():
             tasks.start_soon(attempt, address, node_id)
-    return [found[address] for address in addresses]
+    return [probes[address] for address in addresses]
 
 
 async def _try(connection: ConnectionOptions, address: str, node_id: int | None) -> Probe:
     began = time.perf_counter()
     try:
         async with connection.admin() as admin:
-            described = await admin.cluster.describe()
+            description = await admin.cluster.describe()
             took = time.perf_counter() - began
             if node_id is None:
-                return Probe(address, took, described)
-            return Probe(address, took, described, await _newest(admin, node_id))
+                return Probe(address, took, description)
+            return Probe(address, took, description, await _newest(admin, node_id))
     except KafkaError as error:
         return Probe(address, time.perf_counter() - began, error=error)
 
@@ -147,9 +147,9 @@ async def _check_topic_and_group(
     try:
         async with connection.admin() as admin:
             if topic is not None:
-                described = (await admin.topics.describe(topic))[topic]
-                parts["topic"] = _topic(described)
-                findings += _of_topic(described)
+                description = (await admin.topics.describe(topic))[topic]
+                parts["topic"] = _topic(description)
+                findings += _of_topic(description)
             if group is not None:
                 findings += await _group(admin, group, parts)
     except KafkaError as error:
@@ -157,44 +157,44 @@ async def _check_topic_and_group(
     return findings
 
 
-def _topic(described: TopicDescription) -> Table:
+def _topic(description: TopicDescription) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
-            described.name,
+            description.name,
             partition.partition,
             partition.leader,
             partition.replicas,
             partition.in_sync,
             partition.offline,
         )
-        for partition in described.partitions
+        for partition in description.partitions
     ]
     return Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE"), rows)
 
 
-def _of_topic(described: TopicDescription) -> list[str]:
-    leaderless = [partition.partition for partition in described.partitions if partition.leader is None]
+def _of_topic(description: TopicDescription) -> list[str]:
+    leaderless = [partition.partition for partition in description.partitions if partition.leader is None]
     lacking = [
-        partition.partition for partition in described.partitions if len(partition.in_sync) < len(partition.replicas)
+        partition.partition for partition in description.partitions if len(partition.in_sync) < len(partition.replicas)
     ]
     findings = []
     if leaderless:
-        findings.append(f"topic {described.name} has no leader for partitions {leaderless}: clients cannot use them")
+        findings.append(f"topic {description.name} has no leader for partitions {leaderless}: clients cannot use them")
     if lacking:
-        findings.append(f"topic {described.name} has replicas that are not in sync, for partitions {lacking}")
+        findings.append(f"topic {description.name} has replicas that are not in sync, for partitions {lacking}")
     return findings
 
 
 async def _group(admin: Admin, group: str, parts: dict[str, Part]) -> list[str]:
-    described = (await admin.groups.describe(group))[group]
+    description = (await admin.groups.describe(group))[group]
     lag = (await admin.groups.lag(group))[group]
     parts["group"] = Facts(
         {
             "group": group,
-            "state": described.state.value,
-            "strategy": described.strategy,
-            "coordinator": _address(described.coordinator),
-            "members": len(described.members),
+            "state": description.state.value,
+            "strategy": description.strategy,
+            "coordinator": _address(description.coordinator),
+            "members": len(description.members),
             "lag": lag.total,
         }
     )
@@ -210,6 +210,6 @@ async def _group(admin: Admin, group: str, parts: dict[str, Part]) -> list[str]:
         for partition in lag.partitions
     ]
     parts["lag"] = Table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID"), rows)
-    if described.members:
+    if description.members:
         return []
     return [f"group {group} has no members: no consumer reads its topics now"]

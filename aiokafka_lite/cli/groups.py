@@ -73,26 +73,26 @@ async def describe(
 
     check_describe("groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
-        described = await admin.groups.describe(groups or await completion.every_group(admin))
-        failed = list((await explained_groups(admin, described.failed)).values())
+        result = await admin.groups.describe(groups or await completion.every_group(admin))
+        failed = list((await explained_groups(admin, result.failed)).values())
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID"),
                 *("PARTITIONS", "ASSIGNMENT", "EPOCH", "TARGET-ASSIGNMENT"),
             )
-            rows = [row for group in described.done.values() for row in member_rows(group)]
+            rows = [row for group in result.done.values() for row in member_rows(group)]
         elif state:
             headings = (
                 *("GROUP", "COORDINATOR", "STRATEGY", "STATE", "TYPE", "MEMBERS"),
                 *("EPOCH", "ASSIGNMENT-EPOCH"),
             )
-            rows = [_state_row(group) for group in described.done.values()]
+            rows = [_state_row(group) for group in result.done.values()]
         else:
-            lags = await admin.groups.lag(described.done)
+            lags = await admin.groups.lag(result.done)
             failed += lags.failed.values()
             headings = LAG_HEADINGS
-            rows = [row for name, lag in lags.done.items() for row in lag_rows(lag, described[name])]
-    for group in described.done.values():
+            rows = [row for name, lag in lags.done.items() for row in lag_rows(lag, result[name])]
+    for group in result.done.values():
         if not group.members and not state:
             say(f"group {group.group_id!r} has no members")
     return show_found(shared.output, Table(headings, rows), failed)
@@ -169,15 +169,15 @@ async def delete_offsets(
     if not await confirmed(f"Delete the offsets of group {group!r} in {listed(partitions)}?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
-        whole, wanted = parse_topics(partitions)
+        whole, targets = parse_topics(partitions)
         if whole:  # the group names the partitions, because the topic itself may be deleted
             committed = (await admin.groups.offsets(group))[group]
-            wanted += [each for each in committed if each.topic in whole]
-        if not wanted:
+            targets += [partition for partition in committed if partition.topic in whole]
+        if not targets:
             from ..errors import KafkaError
 
             raise KafkaError(f"group {group!r} has no committed offsets in {listed(partitions)}")
-        deleted = await admin.groups.delete_offsets(group, wanted)
+        deleted = await admin.groups.delete_offsets(group, targets)
     say_done(deleted.done, "deleted the offsets of")
     return show_changes(shared.output, Table(("TOPIC", "PARTITION"), list(deleted.done)), deleted.failed)
 
@@ -211,7 +211,7 @@ async def remove_member(
     async with shared.connection.admin() as admin:
         removed = await admin.groups.remove_members(group, member or (), instances=instance or ())
     say_done(removed.done, "removed")
-    return show_changes(shared.output, Table(("MEMBER",), [(each,) for each in removed.done]), removed.failed)
+    return show_changes(shared.output, Table(("MEMBER",), [(member_id,) for member_id in removed.done]), removed.failed)
 
 
 def check_describe(command: str, groups: list[str] | None, every: bool, members: bool, state: bool) -> None:
@@ -256,7 +256,7 @@ async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool)
         deleted = await admin.groups.delete(groups)
         failed = await explained_groups(admin, deleted.failed)
     say_done(deleted.done, "deleted")
-    return show_changes(shared.output, Table(("GROUP",), [(each,) for each in deleted.done]), failed)
+    return show_changes(shared.output, Table(("GROUP",), [(name,) for name in deleted.done]), failed)
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
@@ -306,16 +306,18 @@ def _assigned(
 
 
 def format_tasks(tasks: StreamsTasks) -> str:
-    """Tasks as ``0(0,1) standby 1(2)``: subtopologies with the numbers of their partitions."""
+    """Return tasks as ``0(0,1) standby 1(2)``: subtopologies with the numbers of their partitions."""
     parts = []
-    for kind, given in (("", tasks.active), ("standby ", tasks.standby), ("warmup ", tasks.warmup)):
-        if given:
-            parts.append(kind + " ".join(f"{name}({','.join(map(str, numbers))})" for name, numbers in given.items()))
+    for kind, tasks_by_name in (("", tasks.active), ("standby ", tasks.standby), ("warmup ", tasks.warmup)):
+        if tasks_by_name:
+            parts.append(
+                kind + " ".join(f"{name}({','.join(map(str, numbers))})" for name, numbers in tasks_by_name.items())
+            )
     return " ".join(parts)
 
 
 def format_assignment(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as ``orders(0,1) audit(0)``."""
+    """Return partitions as ``orders(0,1) audit(0)``."""
     from ..arguments import by_topic
 
     return " ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in by_topic(partitions).items())
@@ -334,16 +336,16 @@ def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float
     """
     from ..admin import Reset
 
-    if sum(each is not None for each in (to, shift, file)) != 1:
+    if sum(option is not None for option in (to, shift, file)) != 1:
         raise ValueError("groups reset-offsets requires one of --to, --shift and --file")
     if shift is not None:
         return Reset.shift_by(shift)
     if file is not None:
         return Reset.from_file(file)
     assert to is not None
-    named = {"earliest": Reset.to_earliest, "latest": Reset.to_latest, "current": Reset.to_current}.get(to.lower())
-    if named is not None:
-        return named()
+    special = {"earliest": Reset.to_earliest, "latest": Reset.to_latest, "current": Reset.to_current}.get(to.lower())
+    if special is not None:
+        return special()
     if to.isdecimal():
         return Reset.to_offset(int(to))
     milliseconds = parse_time(to, now)

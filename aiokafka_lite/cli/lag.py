@@ -77,8 +77,8 @@ def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, .
         lag = row[_LAG]
         return lag if isinstance(lag, int) else -1
 
-    wanted = [row for row in rows if not view.only_behind or lag_of(row) > 0]
-    return sorted(wanted, key=lag_of, reverse=True) if view.by_lag else wanted
+    selected_rows = [row for row in rows if not view.only_behind or lag_of(row) > 0]
+    return sorted(selected_rows, key=lag_of, reverse=True) if view.by_lag else selected_rows
 
 
 class Trend:
@@ -119,8 +119,8 @@ def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
         return [(group.group_id, group.state.value, None, 0, None, None)]
     rows: list[tuple[Cell, ...]] = []
     for topic, lags in by_topic.items():
-        known = [lag for lag in lags if lag is not None]
-        total, highest = (sum(known), max(known)) if known else (None, None)
+        known_lags = [lag for lag in lags if lag is not None]
+        total, highest = (sum(known_lags), max(known_lags)) if known_lags else (None, None)
         rows.append((group.group_id, group.state.value, topic, len(lags), total, highest))
     return rows
 

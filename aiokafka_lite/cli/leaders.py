@@ -43,8 +43,8 @@ async def elect_leaders(
     if unclean and not await confirmed(question, yes):
         return FAILED
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions) if partitions else None
-        elected = await admin.leaders.elect(wanted, election=Election.UNCLEAN if unclean else Election.PREFERRED)
+        targets = await partitions_of(admin, partitions) if partitions else None
+        elected = await admin.leaders.elect(targets, election=Election.UNCLEAN if unclean else Election.PREFERRED)
     rows = [(*partition, is_new) for partition, is_new in sorted(elected.done.items())]
     if not elected:
         say("no partition needs an election")
@@ -84,7 +84,7 @@ async def start(
             plan = spread(await partitions_of(admin, partitions or ()), parse_brokers(brokers))
         started = await admin.reassignments.alter(plan)
     say_done(started.done, "began to move")
-    table = Table(("TOPIC", "PARTITION", "REPLICAS"), [(*each, plan[each]) for each in started.done])
+    table = Table(("TOPIC", "PARTITION", "REPLICAS"), [(*partition, plan[partition]) for partition in started.done])
     return show_changes(shared.output, table, started.failed)
 
 
@@ -92,9 +92,12 @@ async def start(
 async def list_(shared: Shared, partitions: SomePartitions = None) -> int:
     """List the partitions whose replicas move at present."""
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions) if partitions else None
-        moving = await admin.reassignments.list(wanted)
-    rows = [(*partition, each.replicas, each.adding, each.removing) for partition, each in sorted(moving.items())]
+        targets = await partitions_of(admin, partitions) if partitions else None
+        moving = await admin.reassignments.list(targets)
+    rows = [
+        (*partition, reassignment.replicas, reassignment.adding, reassignment.removing)
+        for partition, reassignment in sorted(moving.items())
+    ]
     shared.output.show(Table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows))
     return 0
 
@@ -133,7 +136,7 @@ def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
 
     try:
         entries = json.loads(text)["partitions"]
-        listed = [
+        moves = [
             (arguments.partition((entry["topic"], entry["partition"])), arguments.broker_ids(entry["replicas"]))
             for entry in entries
         ]
@@ -141,12 +144,12 @@ def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
     except (ValueError, KeyError, TypeError, RecursionError):
         form = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
         raise ValueError(f"--file must be JSON in the form {form}") from None
-    if not listed:
+    if not moves:
         raise ValueError("--file must have at least one partition, got []")
     if directories:
         raise ValueError(arguments.must_be("log_dirs", '"any", since brokers choose the directory', directories[0]))
     plan: dict[TopicPartition, Sequence[int] | None] = {}
-    for partition, brokers in listed:
+    for partition, brokers in moves:
         if partition in plan:
             raise ValueError(f"--file must have each partition once, got {partition} twice")
         plan[partition] = brokers

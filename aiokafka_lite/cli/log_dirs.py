@@ -32,25 +32,33 @@ async def log_dirs(
 ) -> int:
     """Show the log directories of brokers, with sizes in bytes."""
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions) if partitions else None
-        described = await admin.log_dirs.describe(broker or None, partitions=wanted)
-    found = [(node, directory) for node, directories in sorted(described.done.items()) for directory in directories]
+        targets = await partitions_of(admin, partitions) if partitions else None
+        result = await admin.log_dirs.describe(broker or None, partitions=targets)
+    located = [(node, directory) for node, directories in sorted(result.done.items()) for directory in directories]
     if replicas:
-        table = Table(REPLICAS, [row for node, each in found for row in replica_rows(node, each)])
+        table = Table(REPLICAS, [row for node, directory in located for row in replica_rows(node, directory)])
     else:
-        table = Table(DIRECTORIES, [directory_row(node, each) for node, each in found])
-    return show_found(shared.output, table, described.failed.values())
+        table = Table(DIRECTORIES, [directory_row(node, directory) for node, directory in located])
+    return show_found(shared.output, table, result.failed.values())
 
 
-def directory_row(node: int, each: LogDir) -> tuple[Cell, ...]:
+def directory_row(node: int, directory: LogDir) -> tuple[Cell, ...]:
     """Return a directory: the number and the bytes of its replicas, and the bytes of its volume. Pure."""
-    error = None if each.error is None else str(each.error)
-    return (node, each.path, len(each.replicas), each.size, each.total_bytes, each.usable_bytes, error)
+    error = None if directory.error is None else str(directory.error)
+    return (
+        node,
+        directory.path,
+        len(directory.replicas),
+        directory.size,
+        directory.total_bytes,
+        directory.usable_bytes,
+        error,
+    )
 
 
 def replica_rows(node: int, directory: LogDir) -> list[tuple[Cell, ...]]:
     """Return a row for each replica. A replica that moves here from another directory is a future replica. Pure."""
     return [
         (node, directory.path, *replica.partition, replica.size, replica.lag, replica.is_future)
-        for replica in sorted(directory.replicas, key=lambda each: each.partition)
+        for replica in sorted(directory.replicas, key=lambda replica: replica.partition)
     ]

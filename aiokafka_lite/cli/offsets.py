@@ -49,19 +49,19 @@ async def offsets(
     spec = None if at is None else parse_spec(at, time.time())
 
     async def find(admin: Admin, spec: OffsetSpec | int) -> Results[TopicPartition, FoundOffset | None]:
-        return await admin.offsets.list(dict.fromkeys(wanted, spec), isolation_level=isolation.value)
+        return await admin.offsets.list(dict.fromkeys(targets, spec), isolation_level=isolation.value)
 
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions)
+        targets = await partitions_of(admin, partitions)
         # EARLIEST is looked up first: if records are deleted in between, the difference is too large, but never
         # negative.
         firsts = await find(admin, OffsetSpec.EARLIEST) if spec is None else None
-        found = await find(admin, OffsetSpec.LATEST if spec is None else spec)
+        result = await find(admin, OffsetSpec.LATEST if spec is None else spec)
     if firsts is None:
-        table = Table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), place_rows(found.done))
+        table = Table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), place_rows(result.done))
     else:
-        table = Table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS"), range_rows(firsts.done, found.done))
-    return show_found(shared.output, table, {**found.failed, **({} if firsts is None else firsts.failed)}.values())
+        table = Table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS"), range_rows(firsts.done, result.done))
+    return show_found(shared.output, table, {**result.failed, **({} if firsts is None else firsts.failed)}.values())
 
 
 def parse_spec(text: str, now: float) -> OffsetSpec | int:
@@ -69,7 +69,7 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
     form."""
     from ..admin import OffsetSpec
 
-    names = {each.name.lower().replace("_", "-"): each for each in OffsetSpec}
+    names = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
     spec = names.get(text.lower())
     if spec is not None:
         return spec
@@ -79,11 +79,11 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
     return milliseconds
 
 
-def place_rows(found: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:
+def place_rows(offsets: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:
     """Return a row for each partition: the offset of a place, and the time of its record. Pure."""
     return [
-        (*partition, None if each is None else each.offset, None if each is None else _time(each))
-        for partition, each in sorted(found.items())
+        (*partition, None if offset is None else offset.offset, None if offset is None else _time(offset))
+        for partition, offset in sorted(offsets.items())
     ]
 
 
@@ -98,5 +98,5 @@ def range_rows(
     ]
 
 
-def _time(found: FoundOffset) -> str | None:
-    return None if found.timestamp is None else iso_time(found.timestamp)
+def _time(offset: FoundOffset) -> str | None:
+    return None if offset.timestamp is None else iso_time(offset.timestamp)

@@ -37,10 +37,10 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help=f"The IP
 async def list_(shared: Shared, user: User = None, client_id: ClientId = None, ip: Ip = None) -> int:
     """List all quotas, or the quotas of a user, a client id or an address."""
     async with shared.connection.admin() as admin:
-        found = await admin.quotas.describe(user=_part(user), client_id=_part(client_id), ip=_part(ip))
+        quotas_by_entity = await admin.quotas.describe(user=_part(user), client_id=_part(client_id), ip=_part(ip))
     rows = sorted(
         (_name(entity.user), _name(entity.client_id), _name(entity.ip), name, value)
-        for entity, quotas in found.items()
+        for entity, quotas in quotas_by_entity.items()
         for name, value in quotas.items()
     )
     cells = [tuple(None if cell == "" else cell for cell in row) for row in rows]
@@ -105,10 +105,10 @@ def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | Non
     return changes
 
 
-def _part(given: str | None) -> str | Match | None:
+def _part(name: str | None) -> str | Match | None:
     from ..admin import Match
 
-    return Match.DEFAULT if given == DEFAULT else given
+    return Match.DEFAULT if name == DEFAULT else name
 
 
 def _name(part: str | Match | None) -> str:

@@ -52,11 +52,11 @@ async def delete(
     if not await confirmed(f"Delete the records of {listed(partitions)} before {before}?", yes):
         return FAILED
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions)
+        targets = await partitions_of(admin, partitions)
         if milliseconds is None:
-            limits = dict.fromkeys(wanted, offset)
+            limits = dict.fromkeys(targets, offset)
         else:
-            limits = await _before_time(admin, wanted, milliseconds)
+            limits = await _before_time(admin, targets, milliseconds)
         deleted = await admin.records.delete(limits)
         failed = await _explained(admin, deleted.failed, limits)
     rows = [(*partition, first) for partition, first in sorted(deleted.done.items())]
@@ -92,8 +92,8 @@ async def _before_time(
     from ..admin import OffsetSpec
 
     ends = (await admin.offsets.list(dict.fromkeys(partitions, OffsetSpec.LATEST))).raise_for_errors()
-    found = (await admin.offsets.list(dict.fromkeys(partitions, time))).raise_for_errors()
-    limits = {partition: found[partition] or ends[partition] for partition in partitions}
+    first_offsets = (await admin.offsets.list(dict.fromkeys(partitions, time))).raise_for_errors()
+    limits = {partition: first_offsets[partition] or ends[partition] for partition in partitions}
     return {partition: limit.offset for partition, limit in limits.items() if limit is not None}
 
 

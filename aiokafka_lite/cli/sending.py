@@ -175,11 +175,11 @@ class Sending:
         for start in range(0, len(lines), chunk):
             if rate is not None:
                 await asyncio.sleep(self._began + self.read / rate - time.perf_counter())
-            some = lines[start : start + chunk]
-            await self._accept(some)
+            chunk_lines = lines[start : start + chunk]
+            await self._accept(chunk_lines)
             # send_nowait never gives way to the event loop. Without this line, the producer could not send meanwhile.
             await asyncio.sleep(0)
-            self._sent(sum(map(len, some)) + len(some))
+            self._sent(sum(map(len, chunk_lines)) + len(chunk_lines))
 
     async def _accept(self, lines: list[bytes]) -> None:
         """Pass lines to the producer, and wait while its buffer is full. Hot: the loop runs for each record."""
@@ -193,8 +193,8 @@ class Sending:
             value: bytes | None = line
             self.read += 1
             if separator is not None:
-                key, found, value = line.partition(separator)
-                if not found:
+                key, sign, value = line.partition(separator)
+                if not sign:
                     text = separator.decode(errors="backslashreplace")
                     raise SerializationError(f"line {self.read} has no key: it does not contain {text!r}")
             elif parse is not None:

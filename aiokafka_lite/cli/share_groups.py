@@ -54,28 +54,28 @@ async def describe(
 
     check_describe("share-groups describe", groups, every, members, state)
     async with shared.connection.admin() as admin:
-        names = groups or [each.group_id for each in await admin.share_groups.list()]
-        described = await admin.share_groups.describe(names)
-        failed = list((await explained_groups(admin, described.failed)).values())
+        names = groups or [group.group_id for group in await admin.share_groups.list()]
+        result = await admin.share_groups.describe(names)
+        failed = list((await explained_groups(admin, result.failed)).values())
         if members:
             headings: tuple[str, ...] = (
                 *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH"),
                 *("PARTITIONS", "ASSIGNMENT"),
             )
-            rows = [row for group in described.done.values() for row in _member_rows(group)]
+            rows = [row for group in result.done.values() for row in _member_rows(group)]
         elif state:
             headings = ("GROUP", "COORDINATOR", "ASSIGNOR", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "MEMBERS")
-            rows = [_state_row(group) for group in described.done.values()]
+            rows = [_state_row(group) for group in result.done.values()]
         else:
-            offsets = await admin.share_groups.offsets(described.done)
+            offsets = await admin.share_groups.offsets(result.done)
             failed += offsets.failed.values()
             headings = ("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG")
             rows = [
-                (name, *partition, each.offset, each.lag)
-                for name, found in offsets.done.items()
-                for partition, each in found.items()
+                (name, *partition, offset.offset, offset.lag)
+                for name, group_offsets in offsets.done.items()
+                for partition, offset in group_offsets.items()
             ]
-    for group in described.done.values():
+    for group in result.done.values():
         if not group.members and not state:
             say(f"share group {group.group_id!r} has no members")
     return show_found(shared.output, Table(headings, rows), failed)

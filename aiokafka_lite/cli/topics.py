@@ -64,12 +64,17 @@ async def create(
         raise ValueError("--assignment excludes --partitions and --replicas: it names the replicas of each partition")
     assignments = None if assignment is None else parse_assignment(assignment)
     configs = names_and_values("set", settings or ())
-    wanted = [NewTopic(name, partitions, replicas, assignments, configs) for name in dict.fromkeys(topics)]
+    new_topics = [NewTopic(name, partitions, replicas, assignments, configs) for name in dict.fromkeys(topics)]
     async with shared.connection.admin() as admin:
-        created = await admin.topics.create(wanted, validate_only=validate_only)
+        created = await admin.topics.create(new_topics, validate_only=validate_only)
     rows = [
-        (each.name, each.partitions, each.replication_factor, None if each.topic_id is None else str(each.topic_id))
-        for each in created.done.values()
+        (
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            None if topic.topic_id is None else str(topic.topic_id),
+        )
+        for topic in created.done.values()
     ]
     failed = _without(created.failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None)
     table = Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows)
@@ -98,8 +103,8 @@ async def describe(shared: Shared, topics: Topics) -> int:
     from .terminal.topic_names import explained
 
     async with shared.connection.admin() as admin:
-        described = await admin.topics.describe(topics)
-        failed = await explained(admin, described.failed)
+        result = await admin.topics.describe(topics)
+        failed = await explained(admin, result.failed)
     rows = [
         (
             topic.name,
@@ -110,7 +115,7 @@ async def describe(shared: Shared, topics: Topics) -> int:
             partition.in_sync,
             partition.offline,
         )
-        for topic in described.done.values()
+        for topic in result.done.values()
         for partition in topic.partitions
     ]
     headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
@@ -160,8 +165,8 @@ async def alter(
             changed = {name: (name, partitions, []) for name in rest}
             say_done([] if validate_only else rest, "added partitions to")
         if changes and rest:
-            wanted = {ConfigResource.topic(name): changes for name in rest}
-            altered = await admin.configs.alter(wanted, validate_only=validate_only)
+            resources = {ConfigResource.topic(name): changes for name in rest}
+            altered = await admin.configs.alter(resources, validate_only=validate_only)
             failed |= {resource.name: error for resource, error in (await explained(admin, altered.failed)).items()}
             for resource in altered.done:
                 changed.setdefault(resource.name, (resource.name, None, []))[2].extend(changes)

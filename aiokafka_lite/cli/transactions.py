@@ -43,10 +43,13 @@ async def list_(
 ) -> int:
     """List transactional ids with their states."""
     async with shared.connection.admin() as admin:
-        listed = await admin.transactions.list(
+        transactions = await admin.transactions.list(
             states=state or (), producer_ids=producer_id or (), min_duration=min_duration, pattern=pattern
         )
-    rows = [(each.transactional_id, each.coordinator, each.producer_id, each.state.value) for each in listed]
+    rows = [
+        (transaction.transactional_id, transaction.coordinator, transaction.producer_id, transaction.state.value)
+        for transaction in transactions
+    ]
     shared.output.show(Table(("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE"), rows))
     return 0
 
@@ -55,27 +58,27 @@ async def list_(
 async def describe(shared: Shared, transactional_ids: TransactionalIds) -> int:
     """Show the state, the producer and the open transaction of transactional ids."""
     async with shared.connection.admin() as admin:
-        described = await admin.transactions.describe(transactional_ids)
+        result = await admin.transactions.describe(transactional_ids)
     now = time.time()
     rows = [
         (
-            each.transactional_id,
-            each.coordinator.node_id,
-            each.producer_id,
-            each.producer_epoch,
-            each.state.value,
-            each.timeout,
-            each.started_at,
-            None if each.started_at is None else round(max(0.0, now - each.started_at / 1000), 3),
-            list(map(str, each.partitions)),
+            transaction.transactional_id,
+            transaction.coordinator.node_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.state.value,
+            transaction.timeout,
+            transaction.started_at,
+            None if transaction.started_at is None else round(max(0.0, now - transaction.started_at / 1000), 3),
+            list(map(str, transaction.partitions)),
         )
-        for each in described.done.values()
+        for transaction in result.done.values()
     ]
     headings = (
         *("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STATE"),
         *("TIMEOUT", "STARTED-AT-MS", "DURATION", "PARTITIONS"),
     )
-    return show_found(shared.output, Table(headings, rows), described.failed.values())
+    return show_found(shared.output, Table(headings, rows), result.failed.values())
 
 
 @command(
@@ -95,8 +98,8 @@ async def describe_producers(
 ) -> int:
     """Show the producers of partitions, and where their open transactions begin."""
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions)
-        described = await admin.transactions.describe_producers(wanted, broker=broker)
+        targets = await partitions_of(admin, partitions)
+        result = await admin.transactions.describe_producers(targets, broker=broker)
     rows = [
         (
             *partition,
@@ -107,14 +110,14 @@ async def describe_producers(
             producer.last_timestamp,
             producer.start_offset,
         )
-        for partition, producers in sorted(described.done.items())
+        for partition, producers in sorted(result.done.items())
         for producer in producers
     ]
     headings = (
         *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
         *("LAST-SEQUENCE", "LAST-TIMESTAMP-MS", "START-OFFSET"),
     )
-    return show_found(shared.output, Table(headings, rows), described.failed.values())
+    return show_found(shared.output, Table(headings, rows), result.failed.values())
 
 
 @command(
@@ -141,27 +144,27 @@ async def find_hanging(
 ) -> int:
     """Find transactions that are open in a partition although their coordinator does not have them."""
     async with shared.connection.admin() as admin:
-        wanted = await partitions_of(admin, partitions) if partitions else None
-        found = await admin.transactions.find_hanging(
-            partitions=wanted, broker=broker, max_transaction_timeout=max_timeout
+        targets = await partitions_of(admin, partitions) if partitions else None
+        hanging = await admin.transactions.find_hanging(
+            partitions=targets, broker=broker, max_transaction_timeout=max_timeout
         )
     rows = [
         (
-            *each.partition,
-            each.producer.producer_id,
-            each.producer.producer_epoch,
-            each.producer.coordinator_epoch,
-            each.producer.start_offset,
-            each.producer.last_timestamp,
-            round(each.duration, 3),
+            *transaction.partition,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.coordinator_epoch,
+            transaction.producer.start_offset,
+            transaction.producer.last_timestamp,
+            round(transaction.duration, 3),
         )
-        for each in found
+        for transaction in hanging
     ]
     headings = (
         *("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH"),
         *("START-OFFSET", "LAST-TIMESTAMP-MS", "DURATION"),
     )
-    if not found:
+    if not hanging:
         say("no transaction hangs")
     return show_found(shared.output, Table(headings, rows), ())
 
@@ -193,8 +196,8 @@ async def abort(
     """Abort a hanging transaction in one partition, as find-hanging shows it."""
     from ..admin import ProducerState
 
-    whole, listed = parse_topics([partition])
-    if whole or len(listed) != 1:
+    whole, partitions = parse_topics([partition])
+    if whole or len(partitions) != 1:
         raise ValueError(f"partition must be TOPIC:NUMBER, got {partition!r}")
     if (producer_id is None) != (producer_epoch is None) or (start_offset is None) == (producer_id is None):
         raise ValueError("transactions abort requires --start-offset, or --producer-id and --producer-epoch")
@@ -202,9 +205,9 @@ async def abort(
     if producer_id is not None and producer_epoch is not None:
         producer = ProducerState(producer_id, producer_epoch, coordinator_epoch)
     async with shared.connection.admin() as admin:
-        await admin.transactions.abort(listed[0], start_offset=start_offset, producer=producer)
-    say_done(listed, "aborted the transaction in")
-    return show_changes(shared.output, Table(("TOPIC", "PARTITION"), listed), {})
+        await admin.transactions.abort(partitions[0], start_offset=start_offset, producer=producer)
+    say_done(partitions, "aborted the transaction in")
+    return show_changes(shared.output, Table(("TOPIC", "PARTITION"), partitions), {})
 
 
 @command(application, examples="aiokafka-lite transactions fence orders-1")
@@ -212,6 +215,6 @@ async def fence(shared: Shared, transactional_ids: TransactionalIds) -> int:
     """Fence the producers of transactional ids: abort their open transactions, and refuse their requests."""
     async with shared.connection.admin() as admin:
         fenced = await admin.transactions.fence_producers(transactional_ids)
-    rows = [(name, each.producer_id, each.producer_epoch) for name, each in fenced.done.items()]
+    rows = [(name, producer.producer_id, producer.producer_epoch) for name, producer in fenced.done.items()]
     table = Table(("TRANSACTIONAL-ID", "PRODUCER-ID", "PRODUCER-EPOCH"), rows)
     return show_changes(shared.output, table, fenced.failed, as_table=True)

@@ -35,15 +35,15 @@ async def list_(
 ) -> int:
     """List users with their mechanisms. Passwords are not stored, and cannot be shown."""
     async with shared.connection.admin() as admin:
-        described = await admin.users.describe(users or None)
+        result = await admin.users.describe(users or None)
     rows = [
         (name, mechanism, iterations)
-        for name, credentials in sorted(described.done.items())
+        for name, credentials in sorted(result.done.items())
         for mechanism, iterations in sorted(credentials.items())
     ]
-    if rows or not described.failed or shared.output.as_json:
+    if rows or not result.failed or shared.output.as_json:
         shared.output.show(Table(HEADINGS, rows))
-    return show_errors(described.failed.values())
+    return show_errors(result.failed.values())
 
 
 @command(

@@ -117,20 +117,20 @@ _part_decoders: dict[tuple[type[Any], int, str], PartDecoders] = {}
 
 def encoder(cls: type[Any], version: int) -> Encoder:
     """Return the compiled encoder: ``encode(message, out)``. It raises Python's own errors for wrong values."""
-    made = _encoders.get((cls, version))
-    if made is None:
-        made = _encoders[cls, version] = _compile_encoder(cls, version)
-    return made
+    compiled = _encoders.get((cls, version))
+    if compiled is None:
+        compiled = _encoders[cls, version] = _compile_encoder(cls, version)
+    return compiled
 
 
 def decoder(cls: type[Any], version: int) -> Decoder:
     """Return the compiled decoder: ``decode(data, position) -> (message, end)``. It raises IndexError for truncated
     data.
     """
-    made = _decoders.get((cls, version))
-    if made is None:
-        made = _decoders[cls, version] = _compile_decoder(cls, version)
-    return made
+    compiled = _decoders.get((cls, version))
+    if compiled is None:
+        compiled = _decoders[cls, version] = _compile_decoder(cls, version)
+    return compiled
 
 
 def _compile_encoder(cls: type[Any], version: int) -> Encoder:
@@ -169,10 +169,10 @@ class PartDecoders(NamedTuple):
 def part_decoders(cls: type[Any], version: int, array: str) -> PartDecoders:
     """Return the compiled decoders of a message without tagged fields; ``array`` names the field, an array of
     structs."""
-    made = _part_decoders.get((cls, version, array))
-    if made is None:
-        made = _part_decoders[cls, version, array] = _compile_parts(cls, version, array)
-    return made
+    compiled = _part_decoders.get((cls, version, array))
+    if compiled is None:
+        compiled = _part_decoders[cls, version, array] = _compile_parts(cls, version, array)
+    return compiled
 
 
 def _compile_parts(cls: type[Any], version: int, array: str) -> PartDecoders:
@@ -336,7 +336,7 @@ def _differs(source: _Source, spec: Spec, where: str) -> str:
     inline."""
     if isinstance(spec.item, type) and spec.wire == "struct" and spec.default is not None:
         specs: dict[str, Spec] = spec.item.specs  # type: ignore[attr-defined]
-        if all(each.wire in FIXED for each in specs.values()):
+        if all(field.wire in FIXED for field in specs.values()):
             return " or ".join(f"{where}.{name} != {getattr(spec.default, name)!r}" for name in specs)
     return f"{where} != {source.bind('default', spec.default)}"
 
@@ -477,9 +477,9 @@ def _read_run(source: _Source, run: list[tuple[str, str]]) -> None:
     if [wire for wire, _ in run] == ["B"]:
         source(f"{run[0][1]} = data[pos]; pos += 1")
     elif run:
-        made = struct.Struct(">" + "".join(wire for wire, _ in run))
+        layout = struct.Struct(">" + "".join(wire for wire, _ in run))
         targets = ", ".join(where for _, where in run) + ("," if len(run) == 1 else "")
-        source(f"{targets} = {source.bind('unpack', made.unpack_from)}(data, pos); pos += {made.size}")
+        source(f"{targets} = {source.bind('unpack', layout.unpack_from)}(data, pos); pos += {layout.size}")
     run.clear()
 
 

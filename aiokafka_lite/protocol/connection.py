@@ -108,7 +108,7 @@ class ClientProtocol(Generic[P]):
     def _explain(self, request: Request[Any], version: int, error: ValueError) -> None:
         """Raise ``UnsupportedVersion`` if only a newer version than the peer supports can carry the request."""
         newer = range(version + 1, type(request).versions.last + 1)
-        if any(describe_encode_error(request, each) is None for each in newer):
+        if any(describe_encode_error(request, newer_version) is None for newer_version in newer):
             name = type(request).__name__.removesuffix("Request")
             raise UnsupportedVersion(
                 f"{self.peer} supports {name} up to version {version}, which cannot carry this request: {error}"
@@ -145,8 +145,8 @@ class ClientProtocol(Generic[P]):
 
     def take_in_flight(self) -> Sequence[InFlightRequest[P]]:
         """Remove and return the requests in flight, the oldest first, because the connection is closed."""
-        taken, self._in_flight = self._in_flight, deque()
-        return taken
+        requests, self._in_flight = self._in_flight, deque()
+        return requests
 
 
 def encode_request_header(

@@ -20,16 +20,16 @@ def _check_struct(value: Any, cls: type[Any], version: int, label: str) -> str |
     if not isinstance(value, cls):
         return f"{label} v{version}: must be {cls.__name__}, got {type(value).__name__}"
     for name, spec in cls.specs.items():
-        found = getattr(value, name, MISSING)
+        field_value = getattr(value, name, MISSING)
         where = f"{label}.{name}"
-        if found is MISSING:
+        if field_value is MISSING:
             return f"{where} v{version}: is not set"
         if version not in spec.versions:
-            if not spec.ignorable and found != spec.default:
+            if not spec.ignorable and field_value != spec.default:
                 last = "and above" if spec.versions.last == 0x7FFF else f"to {spec.versions.last}"
                 return f"{where} v{version}: the field exists in versions {spec.versions.first} {last} only"
             continue
-        problem = _check_value(found, spec, version, where)
+        problem = _check_value(field_value, spec, version, where)
         if problem:
             return problem
     return None

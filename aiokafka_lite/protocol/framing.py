@@ -63,15 +63,15 @@ class WrongProtocol(ProtocolError):
 
 
 def mapped(size: int) -> mmap:
-    """New private memory. The system fills each page with zeros when it is first written.
+    """Map new private memory. The system fills each page with zeros when it is first written.
 
     If the system has large pages, they are used. With small pages, page faults took 0.7 of 0.9 ms per MB.
     """
-    made = mmap(-1, size, access=ACCESS_COPY)
+    memory = mmap(-1, size, access=ACCESS_COPY)
     if sys.platform == "linux":
         with suppress(OSError):  # the kernel has no large pages
-            made.madvise(MADV_HUGEPAGE)
-    return made
+            memory.madvise(MADV_HUGEPAGE)
+    return memory
 
 
 class FrameMemory:
@@ -451,5 +451,5 @@ def close_frame(out: bytearray) -> bytearray:
 
 
 def frame(body: Buffer) -> bytes:
-    """``body`` with its size in front."""
+    """Return ``body`` with its size in front."""
     return struct.pack(">i", len(body)) + body

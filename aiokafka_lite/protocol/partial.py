@@ -53,11 +53,11 @@ class PartialResponse(Response):
         self.remaining -= 1
         return element
 
-    def skip(self, known: bytes) -> bool:
+    def skip(self, encoded: bytes) -> bool:
         """Skip the next element if it has the known bytes. Returns whether it was skipped."""
-        if not known or not self.data.startswith(known, self.position):
+        if not encoded or not self.data.startswith(encoded, self.position):
             return False
-        self.position += len(known)
+        self.position += len(encoded)
         self.remaining -= 1
         return True
 

@@ -93,8 +93,8 @@ def _field(
     spec = Spec(wire, Versions.parse(versions), null, default, item, tag, ignorable, most)
     # The type makes a new value for each object, so a default must be an empty list or a struct of defaults.
     if isinstance(default, list) or dataclasses.is_dataclass(default):
-        made = type(default)
-        return dataclasses.field(default_factory=made, metadata={"spec": spec})
+        default_type = type(default)
+        return dataclasses.field(default_factory=default_type, metadata={"spec": spec})
     return dataclasses.field(default=default, metadata={"spec": spec})
 
 
@@ -197,9 +197,9 @@ def since(version: int, *, kafka: str = "") -> Since:
 
     ``kafka`` is the first release of Kafka with that version, for errors: ``ZSTD = since(7, kafka="2.1")``.
     """
-    made = Since(version)
-    made.kafka = kafka
-    return made
+    version_constant = Since(version)
+    version_constant.kafka = kafka
+    return version_constant
 
 
 class Struct:
@@ -231,7 +231,7 @@ class Response(Message):
     CLIENT_THROTTLES: ClassVar[Since] = since(0)
 
     def client_throttle_ms(self, version: int) -> int:
-        """Milliseconds for which the client must not send; ``version`` is the response's version."""
+        """Return the milliseconds for which the client must not send; ``version`` is the response's version."""
         if version < self.CLIENT_THROTTLES:
             return 0
         return getattr(self, "throttle_time_ms", 0)
@@ -274,9 +274,9 @@ def _compiled_init(cls: type[Any]) -> Callable[..., None]:
     if len(parameters) > 1:
         parameters.insert(1, "*")
     exec(f"def __init__({', '.join(parameters)}):\n{''.join(lines)}", scope)
-    made = cast("Callable[..., None]", scope["__init__"])
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+    init = cast("Callable[..., None]", scope["__init__"])
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
 
 
 def _equal(self: Struct, other: object) -> bool:
@@ -309,9 +309,9 @@ def struct(cls: type[T]) -> type[T]:
     cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
     cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
     cls.__init__ = _first_init  # type: ignore[method-assign,assignment]
-    made = dataclasses.dataclass(kw_only=True, slots=True, repr=False, eq=False, init=False)(cls)
-    made.specs = {f.name: f.metadata["spec"] for f in dataclasses.fields(made)}  # type: ignore[attr-defined,arg-type]
-    return made
+    struct_class = dataclasses.dataclass(kw_only=True, slots=True, repr=False, eq=False, init=False)(cls)
+    struct_class.specs = {f.name: f.metadata["spec"] for f in dataclasses.fields(struct_class)}  # type: ignore[attr-defined,arg-type]
+    return struct_class
 
 
 @dataclass_transform(
@@ -340,11 +340,11 @@ def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION)
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        made = struct(cls)
-        made.api_key, made.versions, made.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
-        for base in getattr(made, "__orig_bases__", ()):
+        message_class = struct(cls)
+        message_class.api_key, message_class.versions, message_class.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
+        for base in getattr(message_class, "__orig_bases__", ()):
             if getattr(base, "__origin__", None) is Request:
-                made.response = base.__args__[0]  # type: ignore[attr-defined]
-        return made
+                message_class.response = base.__args__[0]  # type: ignore[attr-defined]
+        return message_class
 
     return decorate

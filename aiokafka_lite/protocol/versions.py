@@ -126,8 +126,8 @@ def _range_text(versions: Versions) -> str:
     return f"{versions.first} to {versions.last}" if versions.first < versions.last else f"only {versions.first}"
 
 
-def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVersionsResponse, int]:
-    """Decode a response to ApiVersions, which is not always in the version ``asked``.
+def decode_api_versions(data: Buffer, position: int, version: int) -> tuple[ApiVersionsResponse, int]:
+    """Decode a response to ApiVersions, which is not always in the version ``version``.
 
     A broker that lacks the version responds UNSUPPORTED_VERSION in version 0, which every client can decode. Since
     Kafka 2.4 (KIP-511) that response has the supported versions; before, it is empty. Some brokers send malformed
@@ -136,9 +136,9 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
     refused = False
     if len(data) - position >= 2:
         (code,) = struct.unpack_from(">h", data, position)
-        refused = code == ErrorCode.UNSUPPORTED_VERSION and asked > 0
+        refused = code == ErrorCode.UNSUPPORTED_VERSION and version > 0
     if not refused:
-        return decode_message(ApiVersionsResponse, asked, data, position)
+        return decode_message(ApiVersionsResponse, version, data, position)
     try:
         response, _ = decode_message(ApiVersionsResponse, 0, data, position)
     except ProtocolError:
@@ -146,22 +146,22 @@ def decode_api_versions(data: Buffer, position: int, asked: int) -> tuple[ApiVer
     return response, len(data)  # further bytes, such as a throttle time, belong to another version
 
 
-def version_after_refusal(asked: int, answer: ApiVersionsResponse, peer: str) -> int:
-    """Return the version of ApiVersions to send next, after ``answer`` has refused version ``asked``.
+def version_after_refusal(refused_version: int, answer: ApiVersionsResponse, peer: str) -> int:
+    """Return the version of ApiVersions to send next, after ``answer`` has refused version ``refused_version``.
 
-    The newest common version, or 0 if the answer has none. It is always below ``asked``, so the retries end. Raises
-    ``UnsupportedVersion`` if there is no version left.
+    This is the newest common version, or 0 if the answer has none. It is always below ``refused_version``, so the
+    retries end. Raises ``UnsupportedVersion`` if there is no version left.
     """
     ours = ApiVersionsRequest.versions
     offered = next((api for api in answer.api_keys if api.api_key == ApiVersionsRequest.api_key), None)
-    if asked <= ours.first or (offered is not None and _beyond(offered, ours)):
+    if refused_version <= ours.first or (offered is not None and _beyond(offered, ours)):
         theirs = _range_text(Versions(offered.min_version, offered.max_version)) if offered else "no version"
         raise UnsupportedVersion(
             f"no common version of ApiVersions: this client supports {_range_text(ours)}, "
-            f"{peer} refused version {asked} and supports {theirs}"
+            f"{peer} refused version {refused_version} and supports {theirs}"
         )
     best = min(offered.max_version, ours.last) if offered is not None else ours.first
-    return best if ours.first <= best < asked else ours.first
+    return best if ours.first <= best < refused_version else ours.first
 
 
 def _beyond(offered: ApiVersion, ours: Versions) -> bool:

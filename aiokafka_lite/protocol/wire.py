@@ -46,10 +46,10 @@ def decode_error(name: str, version: int, size: int, error: Exception) -> Protoc
     return ProtocolError(f"{name} v{version}: {size} bytes end in the middle of the message")
 
 
-def refuse(where: str, need: int, left: int) -> NoReturn:
+def refuse(where: str, need: int, bytes_left: int) -> NoReturn:
     if need < 0:
         raise ProtocolError(f"{where} has a negative length: {need}")
-    raise ProtocolError(f"{where} claims {need} bytes, but {left} remain")
+    raise ProtocolError(f"{where} claims {need} bytes, but {bytes_left} remain")
 
 
 def refuse_null(where: str) -> NoReturn:
@@ -64,8 +64,8 @@ def refuse_count(where: str, count: int, most: int) -> NoReturn:
     raise ProtocolError(f"{where} claims {count} elements; at most {most} are accepted")
 
 
-def refuse_tag(where: str, tag: int, read: int, given: int) -> NoReturn:
-    raise ProtocolError(f"tag {tag} ({where}) has {given} bytes, but its value has {read}")
+def refuse_tag(where: str, tag: int, read: int, size: int) -> NoReturn:
+    raise ProtocolError(f"tag {tag} ({where}) has {size} bytes, but its value has {read}")
 
 
 def refuse_flag(where: str, flag: int) -> NoReturn:

@@ -98,7 +98,7 @@ def wrong(name: str, value: object, what: str) -> ConfigurationError:
 
 
 def subscribe(text: str) -> SubscribeStrategy:
-    """Topics separated by commas."""
+    """Parse topics separated by commas."""
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
         raise wrong("subscribe", text, "names of topics, separated by commas")
@@ -108,7 +108,7 @@ def subscribe(text: str) -> SubscribeStrategy:
 
 
 def subscribe_pattern(text: str) -> SubscribePatternStrategy:
-    """Return all topics whose name contains a match of a regular expression."""
+    """Parse a regular expression, which selects the topics whose name contains a match."""
     if not text.strip():
         raise wrong("subscribePattern", text, "a regular expression, as in orders-.*")
     try:
@@ -123,7 +123,7 @@ def subscribe_pattern(text: str) -> SubscribePatternStrategy:
 
 
 def assign(text: str) -> AssignStrategy:
-    """Partitions by topic, as JSON: ``{"topic":[0,1]}``."""
+    """Parse partitions by topic, as JSON: ``{"topic":[0,1]}``."""
     what = 'partitions of each topic, as in {"topic":[0,1]}'
     partitions: list[TopicPartition] = []
     for topic, numbers in _json_object("assign", text, what).items():
@@ -139,32 +139,32 @@ def assign(text: str) -> AssignStrategy:
 
 
 def offsets(name: str, text: str) -> Edge | ExplicitOffsets:
-    """``earliest``, ``latest``, or an offset for each partition as JSON."""
+    """Parse ``earliest``, ``latest``, or an offset for each partition as JSON."""
     for edge in Edge:
         if text.strip().lower() == edge.value:
             return edge
     what = f"earliest, latest, or an offset for each partition, as in {_EXAMPLE}, where -2 is earliest and -1 is latest"
-    given = _by_partition(name, text, what)
-    for offset in given.values():
+    by_partition = _by_partition(name, text, what)
+    for offset in by_partition.values():
         if offset < EARLIEST_OFFSET:
             raise wrong(name, text, what)
-    return ExplicitOffsets(given)
+    return ExplicitOffsets(by_partition)
 
 
 def timestamp(name: str, text: str) -> int:
-    """Milliseconds since the epoch."""
+    """Parse milliseconds since the epoch."""
     if not re.fullmatch(r"\d{1,18}", text.strip()):
         raise wrong(name, text, "milliseconds since the epoch, as in 1760000000000")
     return int(text)
 
 
 def timestamps(name: str, text: str) -> dict[TopicPartition, int]:
-    """Milliseconds for each partition, as JSON."""
+    """Parse milliseconds for each partition, as JSON."""
     what = 'milliseconds since the epoch for each partition, as in {"topic":{"0":1760000000000}}'
-    given = _by_partition(name, text, what)
-    if any(time < 0 for time in given.values()):
+    times = _by_partition(name, text, what)
+    if any(time < 0 for time in times.values()):
         raise wrong(name, text, what)
-    return given
+    return times
 
 
 def option(end: Literal["starting", "ending"], bound: Bound) -> str:
@@ -244,7 +244,7 @@ def _listed(partitions: list[TopicPartition]) -> str:
 
 
 def _by_partition(name: str, text: str, what: str) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+    values: dict[TopicPartition, int] = {}
     for topic, numbers in _json_object(name, text, what).items():
         if not isinstance(numbers, dict):
             raise wrong(name, text, what)
@@ -252,23 +252,23 @@ def _by_partition(name: str, text: str, what: str) -> dict[TopicPartition, int]:
             if not re.fullmatch(r"\d{1,10}", partition) or not is_whole(number) or abs(number) > INT64_MAX:
                 raise wrong(name, text, what)
             place = TopicPartition(topic, int(partition))
-            if place in found:
+            if place in values:
                 raise ConfigurationError(f"option {name} names {place} twice: {shown(text)}")
-            found[place] = number
-    if not found:
+            values[place] = number
+    if not values:
         raise wrong(name, text, what)
-    return found
+    return values
 
 
 def _json_object(name: str, text: str, what: str) -> dict[str, object]:
     twice: list[str] = []
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             names = [key for key, _ in pairs]
-            twice.extend(key for key in made if names.count(key) > 1)
-        return made
+            twice.extend(key for key in members if names.count(key) > 1)
+        return members
 
     try:
         parsed = json.loads(text, object_pairs_hook=once)

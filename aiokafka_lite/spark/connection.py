@@ -21,10 +21,10 @@ _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 def client_config(properties: Properties) -> ClientConfig:
     """Return the settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
-    given = properties.settings(consumer_settings)
+    settings = properties.settings(consumer_settings)
     with properties.named():
         return ClientConfig(
-            **{name: value for name, value in given.items() if name in _FOR_CLIENT}
+            **{name: value for name, value in settings.items() if name in _FOR_CLIENT}
             | {"allow_auto_create_topics": False}
         )
 
@@ -32,8 +32,8 @@ def client_config(properties: Properties) -> ClientConfig:
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
     """Return the settings of fetching. The user's options override ``defaults``. A deleted offset is always an
     error."""
-    given = properties.settings(consumer_settings)
-    chosen = {name: value for name, value in given.items() if name in _FOR_CONSUMER}
+    settings = properties.settings(consumer_settings)
+    chosen = {name: value for name, value in settings.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
     with properties.named():
         return ConsumerConfig(**{**defaults, **chosen, **fixed})

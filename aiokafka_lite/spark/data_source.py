@@ -71,14 +71,14 @@ class KafkaLiteDataSource(DataSource):
 
     @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """Return the reader of ``spark.read``."""
         from .source import BatchReader
 
         return BatchReader(options.batch_read(self._options), schema)
 
     @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
-        """For ``spark.readStream``."""
+        """Return the reader of ``spark.readStream``."""
         from .source import RefusedStreamReader, StreamReader
 
         try:
@@ -88,14 +88,14 @@ class KafkaLiteDataSource(DataSource):
 
     @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For ``df.write``."""
+        """Return the writer of ``df.write``."""
         from .sink import batch_writer
 
         return batch_writer(options.write(self._options), schema, overwrite=overwrite)
 
     @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """For ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
+        """Return the writer of ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
         from .sink import stream_writer
 
         return stream_writer(options.write(self._options), schema, overwrite=overwrite)

@@ -49,9 +49,9 @@ class Decoder:
 
         Raises CorruptRecord, which names the partition and the offset, for bytes that are not records.
         """
-        for each in fetched:
-            for batch, aborted in each.batches:
-                packed = PackedBatch(each.range.partition, batch, each.range.start, each.range.end)
+        for piece in fetched:
+            for batch, aborted in piece.batches:
+                packed = PackedBatch(piece.range.partition, batch, piece.range.start, piece.range.end)
                 if batch.next_offset <= packed.low:
                     continue
                 try:

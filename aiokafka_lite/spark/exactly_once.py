@@ -191,7 +191,7 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
 
 @contextmanager
 def _started_producer(loop: WorkerLoop, properties: Properties, place: Place) -> Iterator[Producer]:
-    """A producer for one task. It is not kept, because each attempt of a task must fence the earlier ones.
+    """Start a producer for one task. It is not kept, because each attempt of a task must fence the earlier ones.
 
     Its end aborts the transaction, unless it is detached.
     """
@@ -219,13 +219,13 @@ def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
     refuse a longer one.
     """
     interval = _seconds_of(trigger)
-    given = options.get(TRANSACTION_TIMEOUT_OPTION, "")
-    if interval is None or not given.isdecimal():
+    value = options.get(TRANSACTION_TIMEOUT_OPTION, "")
+    if interval is None or not value.isdecimal():
         return
-    timeout = int(given) / 1000
+    timeout = int(value) / 1000
     if timeout < interval:
         raise ConfigurationError(
-            f"{TRANSACTION_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {given}:"
+            f"{TRANSACTION_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {value}:"
             " the transactions of a batch are open until all its tasks have finished"
         )
 
@@ -299,7 +299,7 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
 async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared], topics: Collection[str]) -> None:
     query = tasks[0].place.query
     without_rows = [task.place for task in tasks if task.topic is None]
-    timeouts = [each.transaction.transaction_timeout for each in tasks if each.transaction is not None]
+    timeouts = [task.transaction.transaction_timeout for task in tasks if task.transaction is not None]
     if not timeouts:  # this run commits nothing, so it neither decides nor fences
         if _check_decided(batch, tasks, await _read_marker(admin, query, topics)):
             await _check_without_rows(admin, without_rows, topics)
@@ -419,20 +419,24 @@ async def _former_transactions(
     admin: Admin, query: str, tasks: Sequence[Prepared], newest: _Marker | None
 ) -> list[str]:
     """Return the transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
-    held = {task.place.transactional_id for task in tasks if task.topic is not None}
+    own_ids = {task.place.transactional_id for task in tasks if task.topic is not None}
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
-        listed = await admin.transactions.list(states=(TransactionState.ONGOING,))
+        transactions = await admin.transactions.list(states=(TransactionState.ONGOING,))
     except KafkaError as error:
         # If several brokers failed, the error has the error of each broker.
         each_error = error.errors.values() if isinstance(error, ItemsFailed) else (error,)
-        if any(isinstance(each, UnsupportedVersion) for each in each_error):  # before Kafka 3.0
+        if any(isinstance(cause, UnsupportedVersion) for cause in each_error):  # before Kafka 3.0
             return [f"{query}-{task}" for task in range(len(tasks), newest.counts.get("tasks", 0) if newest else 0)]
         raise KafkaError(
             f"the search for open transactions of earlier runs of the query failed: {error}. Restart the query: it"
             " repeats the batch"
         ) from error
-    return [name for each in listed if of_query.fullmatch(name := each.transactional_id) and name not in held]
+    return [
+        name
+        for transaction in transactions
+        if of_query.fullmatch(name := transaction.transactional_id) and name not in own_ids
+    ]
 
 
 async def _fence(client: Client, transactional_ids: Collection[str], timeout: float) -> None:
@@ -504,15 +508,15 @@ async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[
     the first marker of a group only if the request names its partition. So the first request names ``topics``, the
     topics of this batch, and the second request asks for all markers.
     """
-    found: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
-    named = [TopicPartition(topic, 0) for topic in topics]
-    for partitions in (named, None) if named else (None,):
+    committed: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
+    expected = [TopicPartition(topic, 0) for topic in topics]
+    for partitions in (expected, None) if expected else (None,):
         if groups:
             answer = await admin.groups.offsets(groups, partitions=partitions, require_stable=True)
-            found = answer.raise_for_errors()
+            committed = answer.raise_for_errors()
     markers: dict[str, _Marker | None] = {}
-    for group, offsets in found.items():
-        newest = max(offsets.values(), key=lambda each: each.offset, default=None)
+    for group, offsets in committed.items():
+        newest = max(offsets.values(), key=lambda marker: marker.offset, default=None)
         markers[group] = None if newest is None else _Marker(newest.offset, json.loads(newest.metadata or "{}"))
     return markers
 
@@ -527,15 +531,15 @@ def _is_written(batch: int, marker: _Marker | None, group: str) -> bool:
     return marker is not None and marker.batch == batch
 
 
-def _check_same(place: Place, marker: _Marker | None, found: _Counted) -> None:
+def _check_same(place: Place, marker: _Marker | None, counted: _Counted) -> None:
     assert marker is not None
-    counts = {"rows": found.rows, "size": found.size}
+    counts = {"rows": counted.rows, "size": counted.size}
     if marker.counts != counts:
         raise IllegalStateError(
-            f"task {place.task} of batch {place.batch} has {found.rows} rows with {found.size} bytes, but an earlier"
-            f" run has committed {marker.counts.get('rows')} rows with {marker.counts.get('size')} bytes: the query has"
-            " to compute the same rows each time. Remove random values and changed settings. If that is not possible,"
-            " or the checkpoint is an old copy, begin with a new checkpoint"
+            f"task {place.task} of batch {place.batch} has {counted.rows} rows with {counted.size} bytes, but an"
+            f" earlier run has committed {marker.counts.get('rows')} rows with {marker.counts.get('size')} bytes: the"
+            " query has to compute the same rows each time. Remove random values and changed settings. If that is not"
+            " possible, or the checkpoint is an old copy, begin with a new checkpoint"
         )
 
 

@@ -42,8 +42,8 @@ main()
 def worker_python() -> str:
     """Return the path of a script that starts this interpreter, or of the interpreter itself if a script cannot
     work."""
-    found = find_spec("pyspark")
-    if os.name != "posix" or found is None or found.origin is None or not Path(found.origin).exists():
+    spec = find_spec("pyspark")
+    if os.name != "posix" or spec is None or spec.origin is None or not Path(spec.origin).exists():
         return sys.executable  # PySpark itself comes from the zip
     directory = OwnDirectory("python").path
     script = directory / "python"

@@ -75,21 +75,21 @@ def find_java(environment: Mapping[str, str]) -> Java:
 
     Raises ConfigurationError if there is none. The error lists the older or broken Java that was found.
     """
-    found: list[str] = []
+    unusable: list[str] = []
     for origin, executable in _candidates(environment):
         java = examine(executable)
         if java is not None and java.release >= OLDEST:
             # Keep the user's JAVA_HOME. Its java may be a script that starts the runtime, which reports another home.
             return replace(java, home=executable.parents[1]) if origin.startswith("JAVA_HOME=") else java
-        found.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
+        unusable.append(f"{origin} {'does not run' if java is None else f'is Java {java.release}'}")
     raise ConfigurationError(
-        f"Spark needs Java {OLDEST} or newer: {'; '.join(found) or 'no java in JAVA_HOME or on the PATH'}."
+        f"Spark needs Java {OLDEST} or newer: {'; '.join(unusable) or 'no java in JAVA_HOME or on the PATH'}."
         " Install one, or run: pip install 'aiokafka_lite[spark-jre]'"
     )
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Places where a Java may be, each with its name for an error."""
+    """Yield the places where a Java may be, each with its name for an error."""
     home = environment.get("JAVA_HOME")
     if home:
         yield f"JAVA_HOME={home}", Path(home) / "bin" / "java"
@@ -149,7 +149,7 @@ def _home_with_shim(executable: Path) -> Path:
 
 
 def main() -> None:
-    """``python -m aiokafka_lite.spark.jvm``: print the Java that Spark would use, or why there is none."""
+    """Print the Java that Spark would use, or why there is none: ``python -m aiokafka_lite.spark.jvm``."""
     try:
         java = find_java(os.environ)
     except ConfigurationError as error:

@@ -67,8 +67,8 @@ class Lag:
         if not self.total:
             return f"{self.query} batch {self.batch_id}: {rate}, no lag in {plural(len(self.behind), 'partition')}"
         worst = sorted(self.behind.items(), key=lambda item: (-item[1], item[0]))[:_WORST]
-        named = ", ".join(f"{partition} {lag:,}" for partition, lag in worst if lag)
-        return f"{self.query} batch {self.batch_id}: {rate}, {self.total:,} behind (most: {named})"
+        furthest = ", ".join(f"{partition} {lag:,}" for partition, lag in worst if lag)
+        return f"{self.query} batch {self.batch_id}: {rate}, {self.total:,} behind (most: {furthest})"
 
 
 def lags_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[Lag]:
@@ -76,20 +76,20 @@ def lags_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[Lag]:
     parsed: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     name = parsed.get("name") or str(parsed["id"])
     seconds = (parsed.get("durationMs") or {}).get("triggerExecution", 0) / 1000
-    found: list[Lag] = []
+    lags: list[Lag] = []
     for source in parsed["sources"]:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         if latest is None:
             continue
-        behind = {each: max(0, offset - (end or {}).get(each, 0)) for each, offset in latest.items()}
+        behind = {partition: max(0, offset - (end or {}).get(partition, 0)) for partition, offset in latest.items()}
         rows, rate = source.get("numInputRows", 0), source.get("processedRowsPerSecond", 0.0)
-        found.append(Lag(name, parsed["batchId"], rows, float(rate or 0.0), seconds, behind))
-    return found
+        lags.append(Lag(name, parsed["batchId"], rows, float(rate or 0.0), seconds, behind))
+    return lags
 
 
-def _offsets(given: object) -> dict[TopicPartition, int] | None:
-    """Offsets by partition; None for the offsets of another kind of source."""
-    parsed = json.loads(given) if isinstance(given, str) else given
+def _offsets(offsets: object) -> dict[TopicPartition, int] | None:
+    """Return offsets by partition; None for the offsets of another kind of source."""
+    parsed = json.loads(offsets) if isinstance(offsets, str) else offsets
     if not isinstance(parsed, dict):
         return None
     try:
@@ -109,7 +109,7 @@ class LagListener(StreamingQueryListener):
         self._report = report
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 — Spark's name
-        """Nothing to report."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 — Spark's name
         """Report a finished batch."""
@@ -121,7 +121,7 @@ class LagListener(StreamingQueryListener):
                 self._report(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 — Spark's name
-        """Nothing to report: the lag has not changed."""
+        """Do nothing, because the lag has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
-        """Nothing to report: ``latest`` keeps the last lag."""
+        """Do nothing: ``latest`` keeps the last lag."""

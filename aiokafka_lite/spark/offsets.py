@@ -42,14 +42,14 @@ The value is an empty object. Spark's own connector reads the key as a topic wit
 
 
 def to_json(offsets: PartitionOffsets, topic_ids: TopicIds | None = None) -> OffsetJson:
-    """Offsets in the checkpoint's form, sorted by topic and partition: Spark compares offsets as text."""
-    made: OffsetJson = {}
+    """Return offsets in the checkpoint's form, sorted by topic and partition: Spark compares offsets as text."""
+    checkpoint: OffsetJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        made.setdefault(topic, {})[str(partition)] = offset
-    for topic in tuple(made):
+        checkpoint.setdefault(topic, {})[str(partition)] = offset
+    for topic in tuple(checkpoint):
         if topic_ids and topic in topic_ids:
-            made[f"{TOPIC_ID}:{topic}:{id_text(topic_ids[topic])}"] = {}
-    return made
+            checkpoint[f"{TOPIC_ID}:{topic}:{id_text(topic_ids[topic])}"] = {}
+    return checkpoint
 
 
 def id_text(topic_id: bytes) -> str:
@@ -80,7 +80,7 @@ def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
 
 def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
     """Return the topic ids in a checkpoint's offset. There are none with Spark's own connector, or with old brokers."""
-    found: dict[str, bytes] = {}
+    topic_ids: dict[str, bytes] = {}
     for key in json:
         if not key.startswith(f"{TOPIC_ID}:"):
             continue
@@ -91,8 +91,8 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
             topic_id = b""
         if len(topic_id) != len(ZERO_UUID):
             raise _strange(json)
-        found[topic] = topic_id
-    return found
+        topic_ids[topic] = topic_id
+    return topic_ids
 
 
 def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
@@ -107,12 +107,12 @@ def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
 
 def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
     """Return the start that an end offset contains, if any."""
-    given = json.get(START)
-    if given is None:
+    start = json.get(START)
+    if start is None:
         return None
-    if not isinstance(given, dict):
+    if not isinstance(start, dict):
         raise _strange(json)
-    return from_json(given)
+    return from_json(start)
 
 
 def _strange(json: object) -> ConfigurationError:
@@ -189,7 +189,7 @@ def ranges(start: PartitionOffsets, end: PartitionOffsets, topic_ids: TopicIds |
 
 
 def tasks(
-    wanted: Iterable[Range],
+    unsplit: Iterable[Range],
     *,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
@@ -202,7 +202,7 @@ def tasks(
     offsets while that many tasks remain. The ranges of a partition stay in order.
     """
     # Splitting comes before combining: a task that combines pieces must not exceed the limit of one piece either.
-    pieces = [each for each in wanted if each.size > 0]
+    pieces = [piece for piece in unsplit if piece.size > 0]
     if max_records_per_partition is not None:
         most = max_records_per_partition
         pieces = [part for piece in pieces for part in _split(piece, -(-piece.size // most))]
@@ -213,31 +213,31 @@ def tasks(
 
 
 def _split(whole: Range, parts: int) -> list[Range]:
-    """Parts of nearly equal size, none of them empty."""
+    """Split a range into parts of nearly equal size, none of them empty."""
     parts = max(1, min(parts, whole.size))
     edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
     return [replace(whole, start=low, end=high) for low, high in pairwise(edges)]
 
 
 def _split_to(pieces: Sequence[Range], count: int) -> list[Range]:
-    """About ``count`` parts, with more parts of larger ranges."""
+    """Split ranges into about ``count`` parts, with more parts of larger ranges."""
     total = sum(piece.size for piece in pieces)
     return [part for piece in pieces for part in _split(piece, -(-piece.size * count // total))]
 
 
 def _coalesce(pieces: Sequence[Range], records_per_task: int, min_tasks: int) -> list[Task]:
-    made: list[list[Range]] = []
+    groups: list[list[Range]] = []
     room = 0
     merges = len(pieces) - min_tasks  # more merges would leave too few tasks
     for piece in pieces:
-        if made and piece.size <= room and merges > 0:
-            _append(made[-1], piece)
+        if groups and piece.size <= room and merges > 0:
+            _append(groups[-1], piece)
             room -= piece.size
             merges -= 1
         else:
-            made.append([piece])
+            groups.append([piece])
             room = records_per_task - piece.size
-    return [tuple(task) for task in made]
+    return [tuple(task) for task in groups]
 
 
 def _append(task: list[Range], piece: Range) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -176,7 +176,7 @@ class Properties(Mapping[str, str]):
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of a client or configuration in the body name the option as the user wrote it."""
+        """Make errors of a client or configuration in the body name the option as the user wrote it."""
         names = {setting: KAFKA_PREFIX + name for setting, name in property_names(self).items()}
         try:
             with spelled(names, {KAFKA_PREFIX + name: value for name, value in self.items()}):
@@ -248,14 +248,14 @@ class Write:
 
 def without_effect(options: Mapping[str, str]) -> list[str]:
     """Return the options with properties of Java's clients that have no counterpart here. They are dropped."""
-    given = (name.lower().removeprefix(KAFKA_PREFIX) for name in options if name.lower().startswith(KAFKA_PREFIX))
-    return [KAFKA_PREFIX + name for name in _without_effect(given)]
+    names = (name.lower() for name in options)
+    kafka_names = {name.removeprefix(KAFKA_PREFIX) for name in names if name.startswith(KAFKA_PREFIX)}
+    return [KAFKA_PREFIX + name for name in _without_effect(kafka_names)]
 
 
-def _without_effect(names: Iterable[str]) -> list[str]:
-    given = set(names)
+def _without_effect(names: set[str]) -> list[str]:
     # A write with exactly-once delivery has a transactional id for each task.
-    return sorted([*properties.without_effect(given), *given.intersection((TRANSACTIONAL_ID,))])
+    return sorted([*properties.without_effect(names), *names.intersection((TRANSACTIONAL_ID,))])
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -287,31 +287,31 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
 
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
-    given = _Given(options, Scope.BATCH_READ)
-    limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in given]
+    query = _Given(options, Scope.BATCH_READ)
+    limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in query]
     if limits and not quiet:
         logger.warning("ignored options that have no effect in a batch read: %s", ", ".join(limits))
-    given.trigger_limits()  # checked, because the query may be a stream
-    starting = given.bound("starting", Edge.EARLIEST)
+    query.trigger_limits()  # checked, because the query may be a stream
+    starting = query.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
         allowed = "earliest, or offsets without -1 (latest), in a batch read"
-        raise wrong("startingOffsets", given.text("startingOffsets"), allowed)
-    ending = given.bound("ending", Edge.LATEST)
+        raise wrong("startingOffsets", query.text("startingOffsets"), allowed)
+    ending = query.bound("ending", Edge.LATEST)
     if ending is Edge.EARLIEST or _has(ending, EARLIEST_OFFSET):
         allowed = "latest, or offsets without -2 (earliest), in a batch read"
-        raise wrong("endingOffsets", given.text("endingOffsets"), allowed)
+        raise wrong("endingOffsets", query.text("endingOffsets"), allowed)
     bounds.check_order(starting, ending)
-    common = given.common(starting)
+    common = query.common(starting)
     bounds.check_same_partitions(common.selection, ending, bounds.option("ending", ending))
     return BatchRead(**vars(common), ending=ending)
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
     """Return the options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
-    given = _Given(options, Scope.STREAM_READ)
-    most, least, delay = given.trigger_limits()
+    query = _Given(options, Scope.STREAM_READ)
+    most, least, delay = query.trigger_limits()
     return StreamRead(
-        **vars(given.common(given.bound("starting", Edge.LATEST))),
+        **vars(query.common(query.bound("starting", Edge.LATEST))),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay=delay,
@@ -322,16 +322,16 @@ def write(options: Mapping[str, str]) -> Write:
     """Return the options of ``write`` and ``writeStream``. Raises ConfigurationError with the correction of a wrong
     option.
     """
-    given = _Given(options, Scope.WRITE)
-    topic = given.text("topic")
+    query = _Given(options, Scope.WRITE)
+    topic = query.text("topic")
     if topic is not None and not topic.strip():
         raise wrong("topic", topic, "the name of a topic, or left out to use the column topic")
     return Write(
-        properties=given.properties(),
+        properties=query.properties(),
         topic=None if topic is None else topic.strip(),
-        include_headers=given.switch("includeHeaders", False),
-        freeze_gc=given.switch("freezeGc", True),
-        transactional_id_prefix=given.transactional_id_prefix(),
+        include_headers=query.switch("includeHeaders", False),
+        freeze_gc=query.switch("freezeGc", True),
+        transactional_id_prefix=query.transactional_id_prefix(),
     )
 
 
@@ -368,16 +368,16 @@ class _Given:
             raise ConfigurationError(f"option {name} does not exist: {_USE_INSTEAD[name]}")
         if name.startswith((KAFKA_PREFIX, "_")) or name in _SPARKS_OWN:
             return
-        known = _BY_LOWER_CASE.get(name)
-        if known is None:
+        spelling = _BY_LOWER_CASE.get(name)
+        if spelling is None:
             close = difflib.get_close_matches(name, _BY_LOWER_CASE, n=1)
             here = ", ".join(option for option, scope in OPTIONS.items() if scope & self._scope)
             meant = f"did you mean {_BY_LOWER_CASE[close[0]]}?" if close else f"there are {here}"
             raise ConfigurationError(f"option {name} does not exist; {meant}")
-        if not OPTIONS[known] & self._scope:
+        if not OPTIONS[spelling] & self._scope:
             # Without a known kind, the text says "a read", because an option of writes is for neither kind of read.
-            here = "a read" if OPTIONS[known] is Scope.WRITE else _SCOPE_NAMES[self._scope]
-            raise ConfigurationError(f"option {known} is not for {here}; {_elsewhere(known)}")
+            here = "a read" if OPTIONS[spelling] is Scope.WRITE else _SCOPE_NAMES[self._scope]
+            raise ConfigurationError(f"option {spelling} is not for {here}; {_elsewhere(spelling)}")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -416,28 +416,28 @@ class _Given:
         return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
 
     def trigger_limits(self) -> tuple[int | None, int | None, float]:
-        """Maximum and minimum of offsets per trigger, and the seconds to wait for the minimum."""
+        """Return the maximum and minimum of offsets per trigger, and the seconds to wait for the minimum."""
         most, least = self.whole("maxOffsetsPerTrigger", 1), self.whole("minOffsetsPerTrigger", 1)
         if most is not None and least is not None and least > most:
             raise wrong("minOffsetsPerTrigger", least, f"at most maxOffsetsPerTrigger ({most})")
         return most, least, self.duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY)
 
     def properties(self) -> Properties:
-        given = {
+        values = {
             name.removeprefix(KAFKA_PREFIX): value
             for name, value in self._values.items()
             if name.startswith(KAFKA_PREFIX)
         }
         for name, instead in _REFUSED_PROPERTIES.items():
-            if name in given:
+            if name in values:
                 raise ConfigurationError(f"option {KAFKA_PREFIX}{name} is not for a query: {instead}")
-        if not given.get(BOOTSTRAP_SERVERS, "").strip():
+        if not values.get(BOOTSTRAP_SERVERS, "").strip():
             raise ConfigurationError(
                 'option kafka.bootstrap.servers is required: write .option("kafka.bootstrap.servers", "host:9092")'
             )
-        for name in _without_effect(given):
-            del given[name]
-        return Properties(given)
+        for name in _without_effect(set(values)):
+            del values[name]
+        return Properties(values)
 
     def selection(self) -> Selection:
         """Return the partitions to read, from exactly one of three options."""
@@ -446,11 +446,11 @@ class _Given:
             "subscribePattern": bounds.subscribe_pattern,
             "assign": bounds.assign,
         }
-        given = {name: text for name in forms if (text := self.text(name)) is not None}
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ConfigurationError(f"exactly one of the options {', '.join(forms)} is required, got {found}")
-        ((name, text),) = given.items()
+        selections = {name: text for name in forms if (text := self.text(name)) is not None}
+        if len(selections) != 1:
+            present = " and ".join(selections) or "none"
+            raise ConfigurationError(f"exactly one of the options {', '.join(forms)} is required, got {present}")
+        ((name, text),) = selections.items()
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:

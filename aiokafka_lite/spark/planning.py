@@ -100,18 +100,18 @@ class Planner:
         """Return the end of each log, for this query's isolation level."""
         return self._look_up(dict.fromkeys(partitions, LATEST))
 
-    def latest_from(self, partitions: Iterable[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return ``latest``. Repeat it up to ``fetchOffset.numRetries`` times while a log ends before ``known``.
+    def latest_from(self, partitions: Iterable[TopicPartition], least: PartitionOffsets) -> dict[TopicPartition, int]:
+        """Return ``latest``. Repeat it up to ``fetchOffset.numRetries`` times while a log ends before ``least``.
 
         A broker that has just become leader may not know its high watermark yet.
         """
-        wanted = tuple(partitions)
+        targets = tuple(partitions)
         for _ in range(self._read.offset_retries):
-            found = self.latest(wanted)
-            if all(offset >= known.get(partition, 0) for partition, offset in found.items()):
-                return found
+            ends = self.latest(targets)
+            if all(offset >= least.get(partition, 0) for partition, offset in ends.items()):
+                return ends
             worker_loop().run(asyncio.sleep(self._read.offset_retry_interval))
-        return self.latest(wanted)
+        return self.latest(targets)
 
     def resolve(
         self,
@@ -127,37 +127,39 @@ class Planner:
         Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """
         bounds.check_all_named(partitions, bound, name)
-        resolved, asked, at_end = _split(bound, partitions)
-        found = self._run(lambda client: self._list(client, asked))
-        for partition, offset in found.items():
+        resolved, lookups, at_end = _split(bound, partitions)
+        offsets = self._run(lambda client: self._list(client, lookups))
+        for partition, offset in offsets.items():
             if offset is not None:
                 resolved[partition] = offset
             elif isinstance(bound, Timestamps) and bound.unmatched is Unmatched.ERROR:
                 raise ConfigurationError(
-                    f"option {name}: {partition} has no record at or after timestamp {asked[partition]}; give an "
+                    f"option {name}: {partition} has no record at or after timestamp {lookups[partition]}; give an "
                     "earlier time, or set startingOffsetsByTimestampStrategy=latest to begin at its end"
                 )
             else:
                 at_end.append(partition)
         known_ends = latest or {}
         ends = self.latest(partition for partition in at_end if partition not in known_ends)
-        return resolved | {each: known_ends[each] if each in known_ends else ends[each] for each in at_end}
+        return resolved | {
+            partition: known_ends[partition] if partition in known_ends else ends[partition] for partition in at_end
+        }
 
-    def _look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = self._run(lambda client: self._list(client, wanted))
-        return {partition: offset for partition, offset in found.items() if offset is not None}
+    def _look_up(self, lookups: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        offsets = self._run(lambda client: self._list(client, lookups))
+        return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
-    async def _list(self, client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        if not wanted:
+    async def _list(self, client: Client, lookups: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        if not lookups:
             return {}
         config = client.config
-        found = await list_offsets(
+        answers = await list_offsets(
             client,
-            wanted,
+            lookups,
             self._isolation,
             timeout=config.api_timeout,
         )
-        return {partition: None if answer is None else answer.offset for partition, answer in found.items()}
+        return {partition: None if answer is None else answer.offset for partition, answer in answers.items()}
 
     def _run(self, request: Callable[[Client], Awaitable[T]]) -> T:
         """Run a request. Errors that may pass, and timeouts, are retried ``fetchOffset.numRetries`` times."""
@@ -181,9 +183,9 @@ async def _awaited(request: Callable[[Client], Awaitable[T]], client: Client) ->
 def _split(
     bound: Bound, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], list[TopicPartition]]:
-    """Partitions with a given offset, partitions with a timestamp to look up, and partitions to begin at their end."""
-    given: dict[TopicPartition, int] = {}
-    asked: dict[TopicPartition, int] = {}
+    """Divide partitions into those with an offset, with a timestamp to look up, and those that begin at their end."""
+    resolved: dict[TopicPartition, int] = {}
+    lookups: dict[TopicPartition, int] = {}
     at_end: list[TopicPartition] = []
     for partition in partitions:
         match bound:
@@ -192,15 +194,15 @@ def _split(
             case ExplicitOffsets(by_partition):
                 offset = by_partition[partition]
             case Timestamps():
-                asked[partition] = bound.of(partition)
+                lookups[partition] = bound.of(partition)
                 continue
         if offset == LATEST_OFFSET:
             at_end.append(partition)
         elif offset == EARLIEST_OFFSET:
-            asked[partition] = EARLIEST
+            lookups[partition] = EARLIEST
         else:
-            given[partition] = offset
-    return given, asked, at_end
+            resolved[partition] = offset
+    return resolved, lookups, at_end
 
 
 async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
@@ -211,11 +213,11 @@ async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
             names = [name for name in await _all_topics(client) if pattern.matches(name)]
             return await _partitions_of(client, names, "subscribePattern", False)
         case AssignStrategy(partitions):
-            known = await _partitions_of(client, {partition.topic for partition in partitions}, "assign", must_exist)
-            missing = [str(partition) for partition in partitions if partition not in known.partitions]
+            existing = await _partitions_of(client, {partition.topic for partition in partitions}, "assign", must_exist)
+            missing = [str(partition) for partition in partitions if partition not in existing.partitions]
             if missing and must_exist:
                 raise ConfigurationError(f"option assign names {', '.join(missing)}, which does not exist")
-            return Selected(tuple(sorted(set(partitions).intersection(known.partitions))), known.topic_ids)
+            return Selected(tuple(sorted(set(partitions).intersection(existing.partitions))), existing.topic_ids)
 
 
 async def _all_topics(client: Client) -> list[str]:
@@ -226,7 +228,7 @@ async def _all_topics(client: Client) -> list[str]:
 async def _partitions_of(client: Client, topics: Iterable[str], option: str, must_exist: bool) -> Selected:
     names = sorted(topics)
     view = await client.refresh(names) if names else client.view
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     topic_ids: dict[str, bytes] = {}
     for name in names:
         topic = view.topics.get(name)
@@ -239,7 +241,7 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
         elif error is not ErrorCode.NONE:
             raise error_for(error, f"topic {name!r}")
         elif topic is not None:
-            found += (TopicPartition(name, partition.partition) for partition in topic.partitions)
+            partitions += (TopicPartition(name, partition.partition) for partition in topic.partitions)
             if topic.topic_id != ZERO_UUID:
                 topic_ids[name] = topic.topic_id
-    return Selected(tuple(sorted(found)), topic_ids)
+    return Selected(tuple(sorted(partitions)), topic_ids)

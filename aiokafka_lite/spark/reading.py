@@ -78,7 +78,7 @@ class RangeReader(Component, SubscriptionObserver):
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout = poll_timeout
-        self._ranges: dict[TopicPartition, Range] = {each.partition: each for each in task}
+        self._ranges: dict[TopicPartition, Range] = {range_.partition: range_ for range_ in task}
         self._refused = client.retry_backoff()
         self._warned: set[str] = set()
         self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
@@ -112,7 +112,7 @@ class RangeReader(Component, SubscriptionObserver):
             if self._fail_on_data_loss:
                 raise
             self._lost(str(error))
-            self._ranges = {each: wanted for each, wanted in self._ranges.items() if each.topic != topic}
+            self._ranges = {partition: range_ for partition, range_ in self._ranges.items() if partition.topic != topic}
 
     async def _watch(self, topics: set[str]) -> None:
         """Follow changes of leaders until the reader is closed."""
@@ -137,10 +137,10 @@ class RangeReader(Component, SubscriptionObserver):
         """Queue the fetched records, and unsubscribe a partition after the last fetch of its range."""
         is_complete = False
         for state in self._subscription.ready.values():
-            wanted = self._ranges[state.partition]
+            range_ = self._ranges[state.partition]
             # Rule 2: everything of the range is fetched, so the partition leaves before its next fetch begins.
-            if state.buffer.end >= wanted.end and state.failure is None:
-                self._complete.append(Fetched(wanted, state.take_batches()))
+            if state.buffer.end >= range_.end and state.failure is None:
+                self._complete.append(Fetched(range_, state.take_batches()))
                 del self._ranges[state.partition]
                 is_complete = True
         if is_complete:  # an assignment costs a step for each partition
@@ -165,14 +165,14 @@ class RangeReader(Component, SubscriptionObserver):
         while True:
             self._ready.clear()
             await self._check_failures()
-            taken = self._complete
+            fetched = self._complete
             self._complete = []
             for state in tuple(self._subscription.ready.values()):
-                taken.append(Fetched(self._ranges[state.partition], state.take_batches()))
+                fetched.append(Fetched(self._ranges[state.partition], state.take_batches()))
                 self._subscription.update_ready(state)
                 state.wake_source()
-            if taken or not self._ranges:
-                return taken
+            if fetched or not self._ranges:
+                return fetched
             await self._wait_until(deadline)
 
     async def _wait_until(self, deadline: float) -> None:
@@ -203,7 +203,7 @@ class RangeReader(Component, SubscriptionObserver):
 
     async def _probe(self, partition: TopicPartition) -> None:
         """Finish a range if the log has no further records of it (rule 3)."""
-        state, wanted = self._subscription[partition], self._ranges[partition]
+        state, range_ = self._subscription[partition], self._ranges[partition]
         leader = self._client.view.leader_of(partition)
         topic = self._client.view.topics.get(partition.topic)
         if leader is None or topic is None or state.buffer.has_data or state.failure:
@@ -220,7 +220,7 @@ class RangeReader(Component, SubscriptionObserver):
             raise
         if state.buffer.end != offset or state.buffer.has_data or partition not in self._ranges:
             return  # records came meanwhile, or the range is finished
-        if _has_no_more(answer, wanted.end, self._config.isolation):
+        if _has_no_more(answer, range_.end, self._config.isolation):
             self._finish(partition)
             self._ready.set()
 
@@ -243,16 +243,18 @@ class RangeReader(Component, SubscriptionObserver):
             await anyio.sleep(backoff.next() if others else 0)
         for topic, what in others.items():
             self._lost(f"{what} after the query was planned")
-            for wanted in [range_ for range_ in self._ranges.values() if range_.partition.topic == topic]:
-                kept = _common(wanted, await self._log_of(wanted.partition))
-                if kept is None:
-                    del self._ranges[wanted.partition]
+            for range_ in tuple(self._ranges.values()):
+                if range_.partition.topic != topic:
+                    continue
+                readable = _common(range_, await self._log_of(range_.partition))
+                if readable is None:
+                    del self._ranges[range_.partition]
                 else:
-                    self._ranges[wanted.partition] = kept
+                    self._ranges[range_.partition] = readable
 
     def _known_ids(self, topics: Iterable[str]) -> TopicIds:
-        known = {name: self._client.view.topics.get(name) for name in topics}
-        return {name: topic.topic_id for name, topic in known.items() if topic and topic.topic_id != ZERO_UUID}
+        topics_by_name = {name: self._client.view.topics.get(name) for name in topics}
+        return {name: topic.topic_id for name, topic in topics_by_name.items() if topic and topic.topic_id != ZERO_UUID}
 
     async def _check_failures(self) -> None:
         for state in tuple(self._subscription):
@@ -268,45 +270,45 @@ class RangeReader(Component, SubscriptionObserver):
                 raise state.failure
 
     async def _read_what_exists(self, state: AssignedPartition) -> None:
-        """The leader does not have the next offset: raise an error, or continue with the offsets that exist."""
-        partition, wanted = state.partition, self._ranges[state.partition]
+        """Raise an error, or continue with the offsets that exist: the leader does not have the next offset."""
+        partition, unread = state.partition, self._ranges[state.partition]
         reason = state.position.reset_reason
         position = state.offset if state.position.out_of_range is None else state.position.out_of_range
-        wanted = replace(wanted, start=wanted.start if position is None else max(position, wanted.start))
+        unread = replace(unread, start=unread.start if position is None else max(position, unread.start))
         log = await self._log_of(partition)
-        kept = _common(wanted, log)
+        readable = _common(unread, log)
         if reason is ResetReason.RECREATED:
             self._lost(f"topic {partition.topic!r} was deleted and created again while it was read")
-        elif reason is ResetReason.TRUNCATED or kept != wanted:
-            self._lost(_deleted(wanted, log))
+        elif reason is ResetReason.TRUNCATED or readable != unread:
+            self._lost(_deleted(unread, log))
         else:
             await anyio.sleep(self._refused.next())  # the log has the offset, but this broker does not know it yet
-        if kept is None:
+        if readable is None:
             self._finish(partition)
             return
-        self._ranges[partition] = kept  # a batch may still contain deleted records
-        state.seek(kept.start)
+        self._ranges[partition] = readable  # a batch may still contain deleted records
+        state.seek(readable.start)
         self._subscription.update_ready(state)
         if self._fetching is not None:
             self._fetching.changed()
 
     async def _skip_truncated(self) -> bool:
-        """If losses are allowed, finish the ranges that have nothing left to read.
+        """Finish the ranges that have nothing left to read, if losses are allowed.
 
         These are the ranges whose next offset is at or after the end of the log, or whose partition no longer exists.
         Returns whether any were finished.
         """
         if self._fail_on_data_loss:
             return False
-        found = False
+        any_finished = False
         for state in tuple(self._subscription):
-            offset, wanted = state.offset, self._ranges[state.partition]
+            offset, range_ = state.offset, self._ranges[state.partition]
             log = await self._log_of(state.partition)
             if offset is not None and not state.buffer.has_data and (log is None or log.end <= offset):
-                self._lost(_deleted(replace(wanted, start=offset), log))
+                self._lost(_deleted(replace(range_, start=offset), log))
                 self._finish(state.partition)
-                found = True
-        return found
+                any_finished = True
+        return any_finished
 
     def _lost(self, what: str) -> None:
         if self._fail_on_data_loss:
@@ -327,41 +329,45 @@ class RangeReader(Component, SubscriptionObserver):
 
     async def _edge(self, which: int, partition: TopicPartition) -> int:
         timeout = self._client.config.api_timeout
-        found = await list_offsets(self._client, {partition: which}, self._config.isolation, timeout=timeout)
-        answer = found[partition]
+        offsets = await list_offsets(self._client, {partition: which}, self._config.isolation, timeout=timeout)
+        answer = offsets[partition]
         return 0 if answer is None else answer.offset
 
 
 def _probe_request(partition: TopicPartition, topic_id: bytes, offset: int, isolation: IsolationLevel) -> FetchRequest:
     """Return a Fetch request for the records from an offset on. The leader answers at once, even without records."""
-    wanted = FetchRequestPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB)
+    request_partition = FetchRequestPartition(
+        partition=partition.partition, fetch_offset=offset, partition_max_bytes=MIB
+    )
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
         isolation_level=int(isolation),
-        topics=[FetchRequestTopic(topic=partition.topic, topic_id=topic_id, partitions=[wanted])],
+        topics=[FetchRequestTopic(topic=partition.topic, topic_id=topic_id, partitions=[request_partition])],
     )
 
 
 def _has_no_more(answer: FetchResponse, end: int, isolation: IsolationLevel) -> bool:
     """Return whether the log has no records from the probed offset up to ``end``, and never will."""
-    for given in (partition for of_topic in answer.responses for partition in of_topic.partitions):
-        readable = given.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else given.high_watermark
-        if given.error_code == 0 and not given.records and readable >= end:
+    for partition in (partition for topic in answer.responses for partition in topic.partitions):
+        readable = (
+            partition.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else partition.high_watermark
+        )
+        if partition.error_code == 0 and not partition.records and readable >= end:
             return True
     return False
 
 
-def _common(wanted: Range, log: Range | None) -> Range | None:
-    """Return the offsets of ``wanted`` that the log has; None if the log has none of them."""
+def _common(range_: Range, log: Range | None) -> Range | None:
+    """Return the offsets of ``range_`` that the log has; None if the log has none of them."""
     if log is None:
         return None
-    kept = replace(wanted, start=max(wanted.start, log.start), end=min(wanted.end, log.end))
-    return kept if kept.size > 0 else None
+    common = replace(range_, start=max(range_.start, log.start), end=min(range_.end, log.end))
+    return common if common.size > 0 else None
 
 
-def _deleted(wanted: Range, log: Range | None) -> str:
-    what = f"{wanted.partition}: offsets {wanted.start} to {wanted.end} must be read, and "
+def _deleted(range_: Range, log: Range | None) -> str:
+    what = f"{range_.partition}: offsets {range_.start} to {range_.end} must be read, and "
     if log is None:
         return f"{what}the partition does not exist any more"
     return f"{what}the log has {log.start} to {log.end}; records were deleted before they were read"

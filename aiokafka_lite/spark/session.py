@@ -72,10 +72,10 @@ class SparkCluster:
 
 @contextmanager
 def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
-    """A session with the format registered, and with this package on its nodes. It is stopped at the end.
+    """Open a session with the format registered, and with this package on its nodes. It is stopped at the end.
 
-    If ``settings`` has no ``spark.log.level``, errors are raised and not logged. Raises ConfigurationError without
-    pyspark or Java.
+    If ``settings`` has no ``spark.log.level``, errors are raised and not logged. Raises ConfigurationError if pyspark
+    or Java is missing.
     """
     builder = _builder(cluster, name)
     if "spark.log.level" not in cluster.settings:

@@ -110,7 +110,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         """Commit the transactions of all tasks. Spark adds the batch to its commit log afterwards."""
         prepared = _prepared(messages)
         exactly_once.commit(self._target, batchId, prepared)
-        logger.info("batch %d committed %s", batchId, summary([Finished(each.outcome) for each in prepared]))
+        logger.info("batch %d committed %s", batchId, summary([Finished(task.outcome) for task in prepared]))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort the transactions of a failed batch. Spark writes the batch again when the query is restarted."""
@@ -228,7 +228,7 @@ def _wanted(name: str) -> str:
 
 
 def _missing(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, [each.lower() for each in names], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, [column.lower() for column in names], n=1, cutoff=0.8)
     meant = f"did you mean {close[0]}? Names must be in lower case; " if close else ""
     if name == TOPIC:
         return f"a topic is required: {meant}write .option('topic', name), or select a column named topic"

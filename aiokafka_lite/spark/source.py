@@ -66,15 +66,15 @@ class TaskPartition(InputPartition):
         self.task = task
 
     def __repr__(self) -> str:
-        return f"<TaskPartition {' '.join(f'{each.partition}:{each.start}-{each.end}' for each in self.task)}>"
+        return f"<TaskPartition {' '.join(f'{range_.partition}:{range_.start}-{range_.end}' for range_ in self.task)}>"
 
 
-def input_partitions(wanted: list[Range], read: Read) -> list[InputPartition]:
+def input_partitions(unread: list[Range], read: Read) -> list[InputPartition]:
     """Return the tasks that read these ranges."""
     return [
         TaskPartition(task)
         for task in tasks(
-            wanted,
+            unread,
             min_partitions=read.min_partitions,
             max_records_per_partition=read.max_records_per_partition,
             records_per_task=read.records_per_task,
@@ -146,7 +146,7 @@ class BatchReader(DataSourceReader):
 
         If a starting offset is after the end of the log, it is wrong, or its records were lost.
         """
-        latest = planner.latest(each for each, offset in end.items() if offset < start[each])
+        latest = planner.latest(partition for partition, offset in end.items() if offset < start[partition])
         for partition, offset in latest.items():
             if start[partition] <= offset:
                 continue
@@ -212,7 +212,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             initial = self._planner.resolve(starting, partitions, name, latest=self._target)
             if self._target is not None and isinstance(starting, Timestamps):
                 # The lookup of a time came after the lookup of the target, so it may have found a later offset.
-                initial = {each: min(offset, self._target.get(each, offset)) for each, offset in initial.items()}
+                initial = {
+                    partition: min(offset, self._target.get(partition, offset)) for partition, offset in initial.items()
+                }
             self._initial = initial
         return to_json(self._initial)
 
@@ -250,7 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end, topic_ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
-        """The ends of the logs when the last batch was planned. Spark reports them for ``LagListener``."""
+        """Return the ends of the logs when the last batch was planned. Spark reports them for ``LagListener``."""
         return None if self._latest is None else to_json(self._latest)
 
     def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
@@ -314,14 +316,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logger.warning("%s; the query continues (failOnDataLoss=false)", what)
 
     def _skip_deleted(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
-        """``begin``, moved past deleted records to the start of each log (``failOnDataLoss=false`` only).
+        """Return ``begin``, moved past deleted records to the start of each log (``failOnDataLoss=false`` only).
 
         Without this, a limited trigger would use its limit for deleted records, batch after batch.
         """
         if self._read.fail_on_data_loss:
             return begin
         earliest = self._planner.earliest(end)
-        return {each: max(begin.get(each, 0), min(earliest[each], offset)) for each, offset in end.items()}
+        return {
+            partition: max(begin.get(partition, 0), min(earliest[partition], offset))
+            for partition, offset in end.items()
+        }
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
         """Return whether there are fewer offsets than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not
@@ -343,7 +348,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logged = start_of(end)
             if logged is not None:
                 begin = logged
-            elif begin == self._initial and any(offset > until.get(each, offset) for each, offset in begin.items()):
+            elif begin == self._initial and any(
+                offset > until.get(partition, offset) for partition, offset in begin.items()
+            ):
                 # A first batch whose end lacks its start was empty: Spark runs an empty batch if the first trigger
                 # finds no records. With "latest", the new lookup of the start may be after that end.
                 begin = until

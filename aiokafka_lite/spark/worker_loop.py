@@ -73,7 +73,7 @@ class WorkerLoop:
 
     @contextmanager
     def lease(self, key: Hashable, make: Callable[[], S]) -> Iterator[S]:
-        """The started component of a key. ``make`` creates it, on the loop, if there is none. Leases may overlap.
+        """Lend the started component of a key. ``make`` creates it, on the loop, if there is none. Leases may overlap.
 
         The component is closed after ``idle_timeout`` seconds without a lease. Raises the error of its start. After
         such an error, or a failure of the component, the next lease makes a new component.

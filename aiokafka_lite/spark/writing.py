@@ -168,12 +168,12 @@ def by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[st
     if topic is not None:
         yield topic, rows
         return
-    named = batch.column(TOPIC)
-    if named.null_count:
+    topic_column = batch.column(TOPIC)
+    if topic_column.null_count:
         raise SerializationError(
             "column topic must not be null in any row; fill it, or write .option('topic', name) for all rows"
         )
-    encoded = named.dictionary_encode()
+    encoded = topic_column.dictionary_encode()
     topics = encoded.dictionary.to_pylist()
     if len(topics) == 1:
         yield topics[0], rows

@@ -55,7 +55,7 @@ ATTEMPTS = 10
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """By default, `kafka` is only the newest Apache Kafka, because a query takes long with every broker."""
+    """Make `kafka` only the newest Apache Kafka by default, because a query takes long with every broker."""
     if "kafka" in metafunc.fixturenames:
         option = metafunc.config.getoption("--kafka")
         names = ["given" if "KAFKA_BOOTSTRAP" in os.environ else NEWEST] if option == "default" else wanted(option)
@@ -115,13 +115,13 @@ def _quietly(call: Callable[[], T]) -> T:
 
 
 def batch_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
-    """``spark.read`` with these options; ``__`` stands for a dot."""
+    """Return ``spark.read`` with these options; ``__`` stands for a dot."""
     reader = spark.read.format("kafka-lite").option("kafka.bootstrap.servers", servers)
     return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
 
 
 def stream_of(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
-    """``spark.readStream`` with these options; ``__`` stands for a dot."""
+    """Return ``spark.readStream`` with these options; ``__`` stands for a dot."""
     reader = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
     return reader.options(**{name.replace("__", "."): value for name, value in options.items()}).load()
 

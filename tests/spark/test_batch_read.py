@@ -47,7 +47,7 @@ async def filled(kafka: Kafka, *, partitions: int = 3, count: int = 3_000, compr
 
 
 def seen_by_librdkafka(kafka: Kafka, topic: str, partitions: int, count: int) -> dict[str, Any]:
-    """Sums over all records, by a client that shares no code with this one."""
+    """Return sums over all records, by a client that shares no code with this one."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "sums", "enable.auto.commit": False}
     )
@@ -71,7 +71,7 @@ def seen_by_librdkafka(kafka: Kafka, topic: str, partitions: int, count: int) ->
 
 
 def sums_of(rows: DataFrame) -> dict[str, Any]:
-    (found,) = rows.select(
+    (row,) = rows.select(
         F.count(F.lit(1)).alias("rows"),
         F.count("key").alias("keys"),
         F.sum(F.octet_length("key")).alias("key_bytes"),
@@ -82,7 +82,7 @@ def sums_of(rows: DataFrame) -> dict[str, Any]:
         F.sum(F.unix_millis("timestamp")).alias("times"),
         F.sum(F.coalesce(F.size("headers"), F.lit(0))).alias("headers"),
     ).collect()
-    return dict(found.asDict())
+    return dict(row.asDict())
 
 
 @pytest.mark.parametrize("compression", [pytest.param("none", marks=pytest.mark.long), "lz4"])
@@ -145,7 +145,7 @@ async def test_options_choose_partitions_and_offsets(spark: SparkSession, kafka:
         return f'{{"{topic}": {{{numbers}}}}}'
 
     async def read(**options: Any) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """(count, first offset, last offset) of each partition."""
+        """Return (count, first offset, last offset) of each partition."""
 
         def collect() -> Sequence[Any]:
             rows = batch_of(spark, kafka.bootstrap_servers, **options)
@@ -240,8 +240,8 @@ async def test_offsets_beyond_the_log_are_an_error_unless_losses_are_allowed(spa
 
     async def count(first: int, second: int, **options: Any) -> int:
         starting = f'{{"{topic}": {{"0": {first}, "1": {second}}}}}'
-        given = {"subscribe": topic, "startingOffsets": starting, **options}
-        return await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, **given).count())
+        settings = {"subscribe": topic, "startingOffsets": starting, **options}
+        return await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, **settings).count())
 
     assert await count(15, 5) == 10
     assert await count(16, 5, failOnDataLoss="false") == 10
@@ -260,8 +260,8 @@ async def test_an_ending_offset_before_the_start_of_its_partition_is_an_error(cl
         await admin.records.delete({TopicPartition("t", 0): 5})
 
     def tasks(end: int, **starting: Any) -> int:
-        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **starting}
-        read = batch_read({**given, "endingOffsets": f'{{"t": {{"0": {end}}}}}'})
+        settings = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **starting}
+        read = batch_read({**settings, "endingOffsets": f'{{"t": {{"0": {end}}}}}'})
         return len(BatchReader(read, VALUE).partitions())
 
     for starting, start in ({}, 5), ({"startingTimestamp": str(DAY + 8000)}, 8):
@@ -348,8 +348,8 @@ async def test_a_topic_without_records_has_no_rows(spark: SparkSession, kafka: K
 async def test_200_partitions_are_read_by_one_task(spark: SparkSession, kafka: Kafka) -> None:
     topic = await filled(kafka, partitions=200, count=1_000)
     rows = await on_spark(lambda: batch_of(spark, kafka.bootstrap_servers, subscribe=topic))
-    found = await on_spark(lambda: rows.groupBy("partition").count().collect())
-    assert sorted(tuple(row) for row in found) == [(number, 5) for number in range(200)]
+    counts = await on_spark(lambda: rows.groupBy("partition").count().collect())
+    assert sorted(tuple(row) for row in counts) == [(number, 5) for number in range(200)]
     assert rows.rdd.getNumPartitions() == 1
 
 
@@ -373,11 +373,11 @@ def _offsets_left(servers: str) -> list[int]:
         {"bootstrap.servers": servers, "group.id": "gaps", "enable.partition.eof": True, "enable.auto.commit": False}
     )
     consumer.assign([confluent_kafka.TopicPartition("gaps", 0, 0)])
-    found: list[int] = []
+    rows_read: list[int] = []
     while (message := consumer.poll(10)) is not None and message.error() is None:
-        found.append(message.offset())
+        rows_read.append(message.offset())
     consumer.close()
-    return found
+    return rows_read
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])

@@ -30,7 +30,7 @@ SECRET = "an-option-that-no-file-contains"
 
 @asynccontextmanager
 async def running(*arguments: str, log: Path, environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process with its output in a file; terminated at the end."""
+    """Run a process with its output in a file; terminated at the end."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(*arguments, stdout=output, stderr=output, env=environment)
     try:

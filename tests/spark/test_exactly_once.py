@@ -44,7 +44,7 @@ async def values_in(
         consumer.assign(places)
         ends = await consumer.end_offsets(places)
         async with asyncio.timeout(60):
-            while any([await consumer.position(each) < end for each, end in ends.items()]):
+            while any([await consumer.position(partition) < end for partition, end in ends.items()]):
                 values += [(record.value or b"").decode() for record in await consumer.poll(timeout=0.5)]
     return values
 
@@ -102,8 +102,8 @@ class Query:
     """A query that writes to the topic ``target``: its tasks and its driver."""
 
     def __init__(self, cluster: EmbeddedCluster, **properties: str) -> None:
-        given = {name.replace("__", "."): value for name, value in properties.items()}
-        kafka = Properties({"bootstrap.servers": cluster.bootstrap_servers, **given})
+        settings = {name.replace("__", "."): value for name, value in properties.items()}
+        kafka = Properties({"bootstrap.servers": cluster.bootstrap_servers, **settings})
         self.target = Target(properties=kafka, topic="target", freeze_gc=False)
 
     async def write(self, task: int, batch: int, *values: str) -> Prepared:
@@ -340,8 +340,8 @@ async def test_transactions_of_other_queries_stay_open(cluster: EmbeddedCluster,
             await producer.send("target", b"other")
         await query.commit(0, await query.write(0, 0, "a"))
         async with Admin(cluster.bootstrap_servers) as admin:
-            listed = await admin.transactions.list(states=["Ongoing"])
-        assert sorted(each.transactional_id for each in listed) == sorted(others)
+            transactions = await admin.transactions.list(states=["Ongoing"])
+        assert sorted(transaction.transactional_id for transaction in transactions) == sorted(others)
 
 
 async def test_a_decision_that_cannot_begin_is_an_error_that_names_the_batch(
@@ -469,4 +469,4 @@ async def test_a_timeout_above_that_of_the_brokers_is_an_error_before_any_row_is
 async def ended(cluster: EmbeddedCluster) -> bool:
     """Return whether no transaction is open."""
     async with Admin(cluster.bootstrap_servers) as admin:
-        return not any(each.state.is_open for each in await admin.transactions.list())
+        return not any(transaction.state.is_open for transaction in await admin.transactions.list())

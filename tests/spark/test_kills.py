@@ -112,11 +112,11 @@ def count(directory: Path, log: str) -> int:
     return sum(name.name.isdecimal() for name in folder.iterdir()) if folder.exists() else 0
 
 
-async def until(driver: Driver, directory: Path, log: str, wanted: float) -> None:
+async def until(driver: Driver, directory: Path, log: str, target: float) -> None:
     """Wait until a log has this number of batches, or until the query ends."""
-    while (found := count(directory, log)) < wanted and driver.process.returncode is None:
+    while (batches := count(directory, log)) < target and driver.process.returncode is None:
         async with asyncio.timeout(TIMEOUT):
-            while count(directory, log) == found and driver.process.returncode is None:
+            while count(directory, log) == batches and driver.process.returncode is None:
                 await asyncio.sleep(0.005)
 
 
@@ -172,7 +172,9 @@ async def test_a_query_killed_at_random_writes_every_row_exactly_once(
     await cluster.create_topic("killed", partitions=PARTITIONS)
     async with Producer(cluster.bootstrap_servers) as producer:
         sent = await producer.send_many("killed", [b"%d" % number for number in range(records)])
-    expected = sorted((each.partition, each.offset) for each in sent if isinstance(each, RecordMetadata))
+    expected = sorted(
+        (metadata.partition, metadata.offset) for metadata in sent if isinstance(metadata, RecordMetadata)
+    )
     assert len(expected) == records
     arguments = ("killed_driver.py", cluster.bootstrap_servers, "killed", str(tmp_path), str(PER_BATCH))
     killed = await run_with_kills(chosen, tmp_path, *arguments)

@@ -91,10 +91,10 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     second_half = [("09:00", None, 1, 1), *first_half, ("09:30", "Rome", 2, 3)]
     assert await rows_in_parquet(spark, plan) == second_half
     values = map(json.loads, await values_in(kafka.bootstrap_servers, target, partitions=1))
-    found = in_order(
+    windows = in_order(
         (value["window_start"][11:16], value.get("city"), value["orders"], value["cents"]) for value in values
     )
-    assert found == second_half
+    assert windows == second_half
     dropped = [line for line in lines if "dropped" in line]
     assert dropped
     assert all(line.endswith("4 dropped: not JSON of the schema, or without event time") for line in dropped)
@@ -123,7 +123,7 @@ async def test_without_a_window_files_and_topic_get_the_records_as_they_are(
         consumer.assign([TopicPartition("orders-copied", 0)])
         await consumer.seek_to_beginning()
         copied = await consumer.poll(timeout=TIMEOUT)
-    assert [(each.key, each.value, each.headers) for each in copied] == [
+    assert [(record.key, record.value, record.headers) for record in copied] == [
         (b"first", b"not json", (Header("city", b"Rome"),)),
         (b"second", None, ()),
     ]

@@ -31,13 +31,15 @@ async def filled(cluster: EmbeddedCluster, *sizes: int) -> list[TopicPartition]:
 
 async def offsets(client: Client, *task: Range, poll_timeout: float = 60.0) -> dict[TopicPartition, list[int]]:
     """Return the offsets of the batches that are read for these ranges."""
-    found: dict[TopicPartition, list[int]] = {}
+    by_partition: dict[TopicPartition, list[int]] = {}
     reader = RangeReader(client, LONG_WAIT, task, fail_on_data_loss=True, poll_timeout=poll_timeout)
     async with reader:
         while fetched := await reader.take():
-            for each in fetched:
-                found.setdefault(each.range.partition, []).extend(batch.base_offset for batch, _ in each.batches)
-    return found
+            for piece in fetched:
+                by_partition.setdefault(piece.range.partition, []).extend(
+                    batch.base_offset for batch, _ in piece.batches
+                )
+    return by_partition
 
 
 async def test_a_range_to_the_end_of_the_log_waits_for_no_fetch(
@@ -47,8 +49,8 @@ async def test_a_range_to_the_end_of_the_log_waits_for_no_fetch(
     monkeypatch.setattr(reading, "PROBE_INTERVAL", 60.0)
     first, second, third = await filled(cluster, 30, 1, 200)
     async with Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as client, asyncio.timeout(SOON):
-        found = await offsets(client, Range(first, 0, 30), Range(second, 0, 1), Range(third, 5, 200))
-    assert found == {first: list(range(30)), second: [0], third: list(range(5, 200))}
+        by_partition = await offsets(client, Range(first, 0, 30), Range(second, 0, 1), Range(third, 5, 200))
+    assert by_partition == {first: list(range(30)), second: [0], third: list(range(5, 200))}
 
 
 async def test_a_range_whose_end_has_no_record_is_finished(
@@ -79,14 +81,14 @@ async def test_the_loss_of_a_leader_during_a_probe_finishes_no_range(
             RangeReader(client, config, (Range(partition, 0, 2),), fail_on_data_loss=True, poll_timeout=60) as reader,
         ):
             await producer.send("t", b"before", partition=0)
-            assert [len(each.batches) for each in await reader.take()] == [1]
+            assert [len(piece.batches) for piece in await reader.take()] == [1]
             leader = cluster.leader_of("t", 0)
             rest = asyncio.create_task(reader.take())
             await cluster.freeze(leader)
             while client.view.leader_of(partition) in (None, leader):
                 await asyncio.sleep(0.05)
             await producer.send("t", b"after", partition=0)
-            assert [len(each.batches) for each in await rest] == [1]
+            assert [len(piece.batches) for piece in await rest] == [1]
             assert await reader.take() == []
 
 

@@ -51,8 +51,8 @@ async def topic_id(cluster: EmbeddedCluster) -> bytes:
 
 
 def client_of(cluster: EmbeddedCluster, **settings: Any) -> Client:
-    given = {"allow_auto_create_topics": False, **settings}
-    return Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, **given), connector=cluster.connector)
+    options = {"allow_auto_create_topics": False, **settings}
+    return Client(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, **options), connector=cluster.connector)
 
 
 @pytest.fixture
@@ -64,17 +64,17 @@ async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
         yield client
 
 
-async def offsets(client: Client, wanted: Range, *, fail_on_data_loss: bool) -> list[int]:
+async def offsets(client: Client, range_: Range, *, fail_on_data_loss: bool) -> list[int]:
     """Return the offsets that a task reads. It fails if it reads another record than the driver has chosen."""
-    found: list[int] = []
-    given = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
-    async with RangeReader(client, CONFIG, (wanted,), **given) as reader:
+    result: list[int] = []
+    options = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
+    async with RangeReader(client, CONFIG, (range_,), **options) as reader:
         while fetched := await reader.take():
-            for each in fetched:
-                for batch, _ in each.batches:
+            for piece in fetched:
+                for batch, _ in piece.batches:
                     numbers = range(batch.base_offset, batch.next_offset)
-                    found += (offset for offset in numbers if each.range.start <= offset < each.range.end)
-    return found
+                    result += (offset for offset in numbers if piece.range.start <= offset < piece.range.end)
+    return result
 
 
 def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -113,28 +113,28 @@ async def test_a_topic_created_again_after_planning_is_an_error_that_says_so(
     planned = Range(T0, 20, 50, await topic_id(cluster))
     await create(cluster, 80)
     async with asyncio.timeout(SOON), client_of(cluster) as fresh:
-        for each in (client, fresh):  # the age of the worker changes nothing
+        for worker in (client, fresh):  # the age of the worker changes nothing
             with pytest.raises(
                 OffsetOutOfRange, match=r"topic 't' was deleted and created again .*Set failOnDataLoss=false to read"
             ):
-                await offsets(each, planned, fail_on_data_loss=True)
+                await offsets(worker, planned, fail_on_data_loss=True)
 
 
-@pytest.mark.parametrize("start, end, found", [(20, 50, (20, 30)), (0, 50, (0, 30)), (30, 50, (0, 0))])
+@pytest.mark.parametrize("start, end, readable", [(20, 50, (20, 30)), (0, 50, (0, 30)), (30, 50, (0, 0))])
 async def test_of_a_topic_created_again_after_planning_everything_in_the_range_is_read_with_one_warning(
     cluster: EmbeddedCluster,
     client: Client,
     caplog: pytest.LogCaptureFixture,
     start: int,
     end: int,
-    found: tuple[int, int],
+    readable: tuple[int, int],
 ) -> None:
     planned = Range(T0, start, end, await topic_id(cluster))
     await create(cluster, 30)
     async with asyncio.timeout(SOON), client_of(cluster) as fresh:
-        for each in (client, fresh):
+        for worker in (client, fresh):
             caplog.clear()
-            assert await offsets(each, planned, fail_on_data_loss=False) == list(range(*found))
+            assert await offsets(worker, planned, fail_on_data_loss=False) == list(range(*readable))
             (warning,) = losses(caplog)
             assert "topic 't' was deleted and created again" in warning
 
@@ -144,8 +144,8 @@ async def test_a_topic_created_again_while_it_is_read(
     cluster: EmbeddedCluster, client: Client, caplog: pytest.LogCaptureFixture, fail_on_data_loss: bool
 ) -> None:
     planned = Range(T0, 0, 60, await topic_id(cluster))  # ten records more than exist
-    given = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
-    async with asyncio.timeout(SOON), RangeReader(client, CONFIG, (planned,), **given) as reader:
+    options = {"fail_on_data_loss": fail_on_data_loss, "poll_timeout": SOON}
+    async with asyncio.timeout(SOON), RangeReader(client, CONFIG, (planned,), **options) as reader:
         while not (fetched := await reader.take()) or fetched[-1].batches[-1][0].next_offset < 50:
             pass
         rest = asyncio.create_task(reader.take())
@@ -155,8 +155,8 @@ async def test_a_topic_created_again_while_it_is_read(
             with pytest.raises(OffsetOutOfRange, match="'t' was deleted and created again while it was read"):
                 await rest
             return
-        (found,) = await rest
-        assert (found.range.start, found.range.end) == (50, 55)
+        (piece,) = await rest
+        assert (piece.range.start, piece.range.end) == (50, 55)
         assert await reader.take() == []
     (warning,) = losses(caplog)
     assert "'t' was deleted and created again while it was read" in warning
@@ -198,8 +198,8 @@ def test_a_topic_that_is_deleted_after_planning_is_an_error_or_a_warning(caplog:
 async def test_a_log_that_ends_before_the_range_is_read_to_its_end_if_losses_are_allowed(
     cluster: EmbeddedCluster, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = {"fail_on_data_loss": False, "poll_timeout": 0.3}
-    async with asyncio.timeout(SOON), RangeReader(client, CONFIG, (Range(T0, 20, 60),), **given) as reader:
+    options = {"fail_on_data_loss": False, "poll_timeout": 0.3}
+    async with asyncio.timeout(SOON), RangeReader(client, CONFIG, (Range(T0, 20, 60),), **options) as reader:
         while await reader.take():
             pass
     (warning,) = losses(caplog)
@@ -252,7 +252,7 @@ async def test_the_driver_reports_a_topic_created_again_once(
         with pytest.raises(OffsetOutOfRange, match="was deleted and created again"):
             strict.partitions(before, end)
         (task,) = lenient.partitions(before, end)
-        assert [(each.start, each.end) for each in task.value] == [(30, 50)]
+        assert [(range_.start, range_.end) for range_ in task.value] == [(30, 50)]
         assert lenient.latestOffset(end, ReadAllAvailable()) is end
 
     await on_spark(call)

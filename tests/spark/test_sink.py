@@ -32,10 +32,10 @@ def found_here(spark: SparkSession) -> None:
 def write(rows: DataFrame, servers: str | None, mode: str = "append", **options: Any) -> None:
     """Write rows as a batch; ``__`` in an option stands for a dot."""
     found_here(rows.sparkSession)
-    given = {name.replace("__", "."): value for name, value in options.items()}
+    settings = {name.replace("__", "."): value for name, value in options.items()}
     if servers is not None:
-        given["kafka.bootstrap.servers"] = servers
-    rows.write.format("kafka-lite").options(**given).mode(mode).save()
+        settings["kafka.bootstrap.servers"] = servers
+    rows.write.format("kafka-lite").options(**settings).mode(mode).save()
 
 
 async def messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
@@ -46,23 +46,23 @@ async def messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
 def _messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "all"})
     places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
-    left = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
+    records_left = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
     consumer.assign(places)
-    found: Messages = defaultdict(list)
-    while left > 0:
-        messages = consumer.consume(left, timeout=10)
-        assert messages, f"{left} messages never came"
-        left -= len(messages)
+    by_partition: Messages = defaultdict(list)
+    while records_left > 0:
+        messages = consumer.consume(records_left, timeout=10)
+        assert messages, f"{records_left} messages never came"
+        records_left -= len(messages)
         for message in messages:
             assert message.error() is None
-            found[message.partition()].append(message)
+            by_partition[message.partition()].append(message)
     consumer.close()
-    return found
+    return by_partition
 
 
 async def values_in(kafka: Kafka, topic: str, partitions: int) -> list[bytes | None]:
-    found = await messages_in(kafka, topic, partitions)
-    return [message.value() for messages in found.values() for message in messages]
+    by_partition = await messages_in(kafka, topic, partitions)
+    return [message.value() for messages in by_partition.values() for message in messages]
 
 
 ALL_SORTS = """
@@ -77,11 +77,11 @@ ALL_SORTS = """
 async def test_nulls_headers_and_partitions_are_written_unchanged(kafka: Kafka, spark: SparkSession) -> None:
     topic = await kafka.create_topic(partitions=2)
     await on_spark(lambda: write(spark.sql(ALL_SORTS).coalesce(1), kafka.bootstrap_servers, topic=topic))
-    found = await messages_in(kafka, topic, 2)
-    assert [(each.key(), each.value(), each.headers()) for each in found[0]] == [
+    messages = await messages_in(kafka, topic, 2)
+    assert [(message.key(), message.value(), message.headers()) for message in messages[0]] == [
         (None, b"\x00\xff", [("a", b"\x01"), ("a", None)])
     ]
-    assert [(each.key(), each.value(), each.headers()) for each in found[1]] == [
+    assert [(message.key(), message.value(), message.headers()) for message in messages[1]] == [
         (b"", b"", None),
         ("né".encode(), None, None),
     ]
@@ -94,9 +94,9 @@ async def test_every_row_arrives_once_on_its_keys_partition_and_in_the_order_of_
     count = 60_000
     rows = spark.range(0, count, 1, 2).selectExpr("CAST(id % 100 AS STRING) AS key", "CAST(id AS STRING) AS value")
     await on_spark(lambda: write(rows, kafka.bootstrap_servers, topic=topic, kafka__compression__type="lz4"))
-    found = await messages_in(kafka, topic, 3)
+    by_partition = await messages_in(kafka, topic, 3)
     numbers: list[int] = []
-    for partition, messages in found.items():
+    for partition, messages in by_partition.items():
         of_task: dict[bool, list[int]] = {False: [], True: []}
         for message in messages:
             number = int(message.value())
@@ -200,10 +200,10 @@ async def test_rows_that_cannot_be_written_are_refused_with_what_to_do(
     await cluster.create_topic("t", 2)
     columns, changed = REFUSED[complaint]
     options = {"servers": cluster.bootstrap_servers, "topic": "t", **changed}
-    given = {name: value for name, value in options.items() if value is not None or name == "servers"}
+    settings = {name: value for name, value in options.items() if value is not None or name == "servers"}
     rows = spark.sql(f"SELECT {columns}")
     with pytest.raises(PySparkException) as refusal:
-        await on_spark(lambda: write(rows, **given))
+        await on_spark(lambda: write(rows, **settings))
     assert complaint in str(refusal.value)
 
 
@@ -230,10 +230,10 @@ async def test_a_missing_topic_is_an_error_on_the_driver(spark: SparkSession) ->
 @pytest.mark.usefixtures("driver")
 async def test_a_misspelled_topic_is_created_by_the_broker_unless_the_query_forbids_it() -> None:
     async with EmbeddedCluster(auto_create_topics=True) as cluster:
-        given = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": "1000"}
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": "1000"}
 
         def check(topic: str, **properties: str) -> None:
-            given_now = Properties(given | {name.replace("__", "."): value for name, value in properties.items()})
+            given_now = Properties(settings | {name.replace("__", "."): value for name, value in properties.items()})
             check_topic(Target(properties=given_now, topic=topic, freeze_gc=False))
 
         with pytest.raises(UnknownTopic, match="ordres"):

@@ -44,7 +44,7 @@ async def written(servers: str, topic: str, records: int) -> set[str]:
     """Fill a topic. Returns its rows, as the query writes them."""
     async with Producer(servers) as producer:
         sent = await producer.send_many(topic, [b"%d" % number for number in range(records)])
-    return {f"{each.partition}:{each.offset}" for each in sent if isinstance(each, RecordMetadata)}
+    return {f"{metadata.partition}:{metadata.offset}" for metadata in sent if isinstance(metadata, RecordMetadata)}
 
 
 @pytest.mark.parametrize("delivery, victim", [("at-least-once", "jvm"), ("exactly-once", "driver")])

@@ -41,7 +41,7 @@ async def produce(kafka: Kafka | EmbeddedCluster, topic: str, count: int, *, par
 
 
 def written(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
-    """(partition, offset) of every row in the Parquet files, repeated ones included."""
+    """Return (partition, offset) of every row in the Parquet files, repeated ones included."""
     rows = spark.read.parquet(str(directory / "out")).select("partition", "offset").collect()
     return sorted((row.partition, row.offset) for row in rows)
 
@@ -78,11 +78,11 @@ async def test_limited_triggers_read_everything_in_batches_and_a_restart_continu
         return run_available(rows, tmp_path)
 
     progress = await on_spark(run)
-    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [400, 400, 200]
+    assert [trigger["numInputRows"] for trigger in progress if trigger["numInputRows"]] == [400, 400, 200]
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(500, 500)
     assert offsets_of(logged(tmp_path, 0)) == {topic: {"0": 200, "1": 200}, "$start": {topic: {"0": 0, "1": 0}}}
     assert offsets_of(logged(tmp_path, 2)) == {topic: {"0": 500, "1": 500}}
-    lags = [lag for each in progress for lag in lags_of(each)]
+    lags = [lag for trigger in progress for lag in lags_of(trigger)]
     assert [lag.total for lag in lags][:3] == [600, 200, 0]
 
     await on_spark(run)
@@ -115,7 +115,7 @@ async def test_available_now_ends_at_the_ends_of_the_logs_at_its_start(
     progress = await on_spark(lambda: run_available(rows, tmp_path))
     over.set()
     await producing
-    targets = {each["sources"][0]["latestOffset"] for each in progress}
+    targets = {trigger["sources"][0]["latestOffset"] for trigger in progress}
     assert len(targets) == 1
     end = json.loads(targets.pop())[topic]
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(end["0"], end["1"])
@@ -228,9 +228,9 @@ async def test_records_deleted_while_a_query_is_stopped_are_never_lost_silently(
             await on_spark(run)
         return
     await on_spark(run)
-    found = await on_spark(lambda: written(spark, tmp_path))
+    rows = await on_spark(lambda: written(spark, tmp_path))
     lost = {(0, offset) for offset in range(10, 45)}
-    assert found == [each for each in all_of(50, 50) if each not in lost]
+    assert rows == [row for row in all_of(50, 50) if row not in lost]
 
 
 @pytest.mark.long
@@ -282,8 +282,8 @@ async def test_no_secret_is_stored(spark: SparkSession, kafka: Kafka, tmp_path: 
     await produce(kafka, topic, 5, partition=0)
     hidden = tmp_path / "hidden"
     hidden.write_text("hunter2-client\n")
-    given = {"subscribe": topic, "startingOffsets": "earliest", "kafka__client__id": f"file:{hidden}"}
-    rows = await on_spark(lambda: stream_of(spark, kafka.bootstrap_servers, **given))
+    settings = {"subscribe": topic, "startingOffsets": "earliest", "kafka__client__id": f"file:{hidden}"}
+    rows = await on_spark(lambda: stream_of(spark, kafka.bootstrap_servers, **settings))
     await on_spark(lambda: run_available(rows, tmp_path))
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(5)
     plan = rows._jdf.queryExecution().toString()
@@ -311,10 +311,10 @@ async def test_a_wrong_option_is_the_only_error_of_a_stream(spark: SparkSession,
 
 
 def reader(
-    servers: str, topic: str | None, *, clock: Callable[[], float] = time.monotonic, **given: Any
+    servers: str, topic: str | None, *, clock: Callable[[], float] = time.monotonic, **settings: Any
 ) -> StreamReader:
     """Return the reader of a query. Without ``topic``, the options select what it reads."""
-    texts = {name.replace("__", "."): str(value) for name, value in given.items()}
+    texts = {name.replace("__", "."): str(value) for name, value in settings.items()}
     selection = {} if topic is None else {"subscribe": topic}
     read = options.stream_read({"kafka.bootstrap.servers": servers} | selection | texts)
     return StreamReader(read, VALUE, clock=clock)
@@ -375,7 +375,7 @@ async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: 
     end = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
     assert end["t"] == {"0": 5, "1": 3}
     (task,) = [partition.task for partition in running.partitions(start, end) if isinstance(partition, TaskPartition)]
-    assert [(each.partition, each.start, each.end) for each in task] == [(TopicPartition("t", 1), 0, 3)]
+    assert [(range_.partition, range_.start, range_.end) for range_ in task] == [(TopicPartition("t", 1), 0, 3)]
 
 
 Metadata = Callable[[MetadataResponse], MetadataResponse]
@@ -455,7 +455,7 @@ async def test_a_start_after_the_end_of_one_log_does_not_skip_the_others(cluster
         start = new.initialOffset()
         end = new.latestOffset(start, ReadAllAvailable())
         tasks = [partition.task for partition in new.partitions(start, end) if isinstance(partition, TaskPartition)]
-        return [(each.partition, each.start, each.end) for task in tasks for each in task]
+        return [(range_.partition, range_.start, range_.end) for task in tasks for range_ in task]
 
     assert await on_spark(call) == [(TopicPartition("t", 1), 0, 5)]
 

@@ -26,9 +26,9 @@ def name_value(option: str, text: str) -> tuple[str, str]:
         from ... import disclosure
         from ...errors import ConfigurationError
 
-        named = disclosure.setting(name)
-        got = repr(name) if named == name or not name else disclosure.kind(name)
-        raise ConfigurationError(f"--{option} must be NAME=VALUE, got {got}")
+        setting = disclosure.setting(name)
+        display = repr(name) if setting == name or not name else disclosure.kind(name)
+        raise ConfigurationError(f"--{option} must be NAME=VALUE, got {display}")
     return name, value
 
 
@@ -38,7 +38,7 @@ def principal_of(user: str) -> str:
 
 
 def names_and_values(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` for each text; the last of equal names counts. Raises ConfigurationError for any other form."""
+    """Parse texts as ``NAME=VALUE``; the last of equal names counts. Raises ConfigurationError for any other form."""
     return dict(name_value(option, text) for text in texts)
 
 
@@ -58,5 +58,5 @@ def unescape(text: str) -> bytes:
     each.
     """
     return _ESCAPE.sub(
-        lambda found: _ESCAPED[found[1]] if found[1] else bytes.fromhex(found[2].decode()), text.encode()
+        lambda match: _ESCAPED[match[1]] if match[1] else bytes.fromhex(match[2].decode()), text.encode()
     )

@@ -9,7 +9,7 @@ _NEWLINE = 10
 
 
 def lines_to_arrow(block: bytes, partition: int | None) -> pa.RecordBatch:
-    """Lines, each with a newline at its end, as the column ``value``; and the column ``partition``, if given."""
+    """Return lines as the column ``value``, and the column ``partition`` if not None. A newline ends each line."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
     count = len(ends)
     offsets = np.zeros(count + 1, np.int32)

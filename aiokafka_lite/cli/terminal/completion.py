@@ -84,20 +84,20 @@ def properties(incomplete: str) -> list[str]:
 async def every_group(admin: Admin) -> list[str]:
     """Return the names of all groups except share groups, which have commands of their own."""
     # Without a filter of types, because a broker may refuse a type that it does not know.
-    return [each.group_id for each in await admin.groups.list() if each.type.value != "Share"]
+    return [group.group_id for group in await admin.groups.list() if group.type.value != "Share"]
 
 
 async def _topics(admin: Admin) -> list[str]:
-    return [each.name for each in await admin.topics.list()]
+    return [topic.name for topic in await admin.topics.list()]
 
 
 async def _share_groups(admin: Admin) -> list[str]:
-    return [each.group_id for each in await admin.share_groups.list()]
+    return [group.group_id for group in await admin.share_groups.list()]
 
 
 async def _settings(admin: Admin, context: typer.Context) -> list[str]:
-    described = await admin.configs.describe(await _resource(admin, context))
-    return sorted({name for settings in described.done.values() for name in settings})
+    result = await admin.configs.describe(await _resource(admin, context))
+    return sorted({name for settings in result.done.values() for name in settings})
 
 
 async def _resource(admin: Admin, context: typer.Context) -> ConfigResource:
@@ -105,9 +105,9 @@ async def _resource(admin: Admin, context: typer.Context) -> ConfigResource:
     from ...admin import ConfigResource, ConfigResourceType
 
     # The arguments before an option that has no value yet are only in ``args``.
-    given = [str(value) for name in ("kind", "name") if (value := context.params.get(name))] or context.args
+    arguments = [str(value) for name in ("kind", "name") if (value := context.params.get(name))] or context.args
     has_kind = any(param.name == "kind" for param in context.command.params)
-    kind, *names = given if has_kind else ["topic", *(context.params.get("topics") or given)]
+    kind, *names = arguments if has_kind else ["topic", *(context.params.get("topics") or arguments)]
     if kind == "brokers":
         return ConfigResource.broker((await admin.cluster.describe()).brokers[0].node_id)
     name = names[0] if names else (await _topics(admin))[0]
@@ -128,9 +128,9 @@ def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Await
             async with admin:
                 return await ask(admin)
 
-    given = context.params
+    parameters = context.params
     connection = ConnectionOptions(
-        given.get("bootstrap_server"), given.get("config"), given.get("properties") or (), LIMIT
+        parameters.get("bootstrap_server"), parameters.get("config"), parameters.get("properties") or (), LIMIT
     )
     logger = logging.getLogger("aiokafka_lite")
     level = logger.level
@@ -151,14 +151,14 @@ def pieces_of_bash(variables: MutableMapping[str, str]) -> Iterator[None]:
     The pieces are joined before the completion, so that ``-b localhost:9092`` is one word. Bash replaces only the last
     piece, so the others are removed from the printed words.
     """
-    words, kept = join_pieces(variables["COMP_WORDS"].split("\n")[: int(variables["COMP_CWORD"]) + 1])
+    words, prefix = join_pieces(variables["COMP_WORDS"].split("\n")[: int(variables["COMP_CWORD"]) + 1])
     variables.update({"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)})
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
             yield
     finally:
-        print("\n".join(line.removeprefix(kept) for line in printed.getvalue().splitlines()))
+        print("\n".join(line.removeprefix(prefix) for line in printed.getvalue().splitlines()))
 
 
 def join_pieces(pieces: Iterable[str]) -> tuple[list[str], str]:

@@ -83,6 +83,6 @@ def say_done(items: Iterable[object], what: str) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a question: ``orders, audit and 3 more``."""
+    """Return names for a question: ``orders, audit and 3 more``."""
     shown = ", ".join(names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -62,8 +62,8 @@ class ConnectionOptions:
 
         return bool(producer_settings(self.all_properties()).get("allow_auto_create_topics", True))
 
-    def producer(self, defaults: Mapping[str, object], given: Mapping[str, object]) -> Producer:
-        """Return a client that writes. ``given`` overrides the user's properties, which override ``defaults``."""
+    def producer(self, defaults: Mapping[str, object], options: Mapping[str, object]) -> Producer:
+        """Return a client that writes. ``options`` overrides the user's properties, which override ``defaults``."""
         from ...producer import Producer
         from ...settings.properties import producer_settings
 
@@ -72,29 +72,29 @@ class ConnectionOptions:
         timeouts = {"api_timeout": self.timeout or TIMEOUT}
         if self.timeout is not None:
             timeouts = dict.fromkeys(("api_timeout", "max_block", "delivery_timeout"), self.timeout)
-        with _named(properties, [*timeouts, *given]):
-            return Producer(**_merged(settings, **timeouts, **given))
+        with _named(properties, [*timeouts, *options]):
+            return Producer(**_merged(settings, **timeouts, **options))
 
-    def group(self, given: str | None) -> str | None:
+    def group(self, name: str | None) -> str | None:
         """Return the group to join: the given one, or ``group.id`` of the properties."""
         from ...errors import ConfigurationError
         from ...settings.properties import consumer_settings
 
-        if given == "":  # probably a shell variable that is not set; without a group, nothing would be committed
+        if name == "":  # probably a shell variable that is not set; without a group, nothing would be committed
             raise ConfigurationError("--group must be a name that is not empty, got ''")
-        group = consumer_settings(self.all_properties(), group_id=given).get("group_id")
+        group = consumer_settings(self.all_properties(), group_id=name).get("group_id")
         return None if group is None else str(group)
 
-    def consumer(self, group: str | None, **given: object) -> Consumer:
-        """Return a client that reads and never creates a topic. ``given`` overrides the user's properties."""
+    def consumer(self, group: str | None, **options: object) -> Consumer:
+        """Return a client that reads and never creates a topic. ``options`` overrides the user's properties."""
         from ...consumer import Consumer
         from ...settings.properties import consumer_settings
 
         properties = self.all_properties()
         settings = consumer_settings(properties, group_id=group)
         fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
-        with _named(properties, [*fixed, *given]):
-            return Consumer(**_merged(settings, **fixed, **given))
+        with _named(properties, [*fixed, *options]):
+            return Consumer(**_merged(settings, **fixed, **options))
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
         """Return a client that reads as a member of a share group. The command accepts the records."""
@@ -102,9 +102,9 @@ class ConnectionOptions:
         from ...share import ShareConsumer
         from ...share.settings import ShareConsumerSettings
 
-        known = {"bootstrap_servers", *ShareConsumerSettings.__annotations__}
+        supported = {"bootstrap_servers", *ShareConsumerSettings.__annotations__}
         properties = self.all_properties()
-        settings = {name: each for name, each in consumer_settings(properties).items() if name in known}
+        settings = {name: value for name, value in consumer_settings(properties).items() if name in supported}
         fixed = {"api_timeout": self.timeout or TIMEOUT, "allow_auto_create_topics": False}
         with _named(properties, fixed):
             return ShareConsumer(
@@ -174,16 +174,17 @@ def of_options(texts: Sequence[str]) -> dict[str, str]:
     properties = names_and_values("property", texts)
     for name, value in properties.items():
         if any(part in name for part in _SECRET) and not value.startswith(_ELSEWHERE):
-            named = name if disclosure.setting(name) == name else "NAME"  # a part of a secret may be taken for a name
+            # A part of a secret may be taken for a name.
+            shown_name = name if disclosure.setting(name) == name else "NAME"
             raise ConfigurationError(
-                f"{named} must not be given in plain text: every user of this machine can read the arguments;"
-                f" use {named}=env:VARIABLE, {named}=file:PATH, or a --config file"
+                f"{shown_name} must not be given in plain text: every user of this machine can read the arguments;"
+                f" use {shown_name}=env:VARIABLE, {shown_name}=file:PATH, or a --config file"
             )
     return properties
 
 
 def _named(properties: Mapping[str, str], options: Iterable[str] = ()) -> AbstractContextManager[None]:
-    """Errors of a client's constructor name the properties as the user wrote them.
+    """Make errors of a client's constructor name the properties as the user wrote them.
 
     ``options`` are the settings that do not come from properties.
     """
@@ -195,5 +196,5 @@ def _named(properties: Mapping[str, str], options: Iterable[str] = ()) -> Abstra
     return spelled(names, properties)
 
 
-def _merged(settings: Mapping[str, object], **given: object) -> dict[str, Any]:
-    return {"bootstrap_servers": DEFAULT_SERVER, **settings, **given}
+def _merged(settings: Mapping[str, object], **options: object) -> dict[str, Any]:
+    return {"bootstrap_servers": DEFAULT_SERVER, **settings, **options}

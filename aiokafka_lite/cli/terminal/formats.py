@@ -54,7 +54,7 @@ def parse_format(text: str) -> Format | str:
     return text
 
 
-_NAMES = tuple(each.value for each in Format)
+_NAMES = tuple(map(str, Format))
 
 
 def formatter(line: Line) -> Callable[[Batch], bytes]:
@@ -86,7 +86,7 @@ def _bare(column: Sequence[bytes | None], null: bytes) -> Sequence[bytes]:
 
 
 def _hex(column: Sequence[bytes | None], null: bytes) -> list[bytes]:
-    return [null if each is None else each.hex().encode() for each in column]
+    return [null if cell is None else cell.hex().encode() for cell in column]
 
 
 _RECORDS: dict[Format, Callable[[Batch, Line], Iterable[bytes]]] = {

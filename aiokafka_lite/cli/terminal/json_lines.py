@@ -58,7 +58,7 @@ def to_json_lines(batch: Batch) -> bytes:
 
 
 def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """``name`` with the text, or ``name_base64`` if the bytes are not UTF-8."""
+    """Return ``name`` with the text, or ``name_base64`` if the bytes are not UTF-8."""
     if data is None:
         return {name: None}
     try:
@@ -70,49 +70,49 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
 def from_json_line(line: bytes) -> JsonRecord:
     """Return the record of a line. Raises SerializationError for a line that is not a record."""
     try:
-        found = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
+        record = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
     except json.JSONDecodeError as error:
         raise SerializationError(f"must be a JSON object; character {error.pos + 1}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"must be a JSON object: {error}") from None
-    if not isinstance(found, dict):
-        raise SerializationError(must_be("a line", "a JSON object", found))
-    unknown = found.keys() - _MEMBERS
+    if not isinstance(record, dict):
+        raise SerializationError(must_be("a line", "a JSON object", record))
+    unknown = record.keys() - _MEMBERS
     if unknown:
         raise SerializationError(f"has the unknown member {min(unknown)!r}; it may have {', '.join(_WRITTEN)}")
-    timestamp = _number(found, "timestamp")
+    timestamp = _number(record, "timestamp")
     return JsonRecord(
-        _bytes(found, "key"),
-        _required(found, "a record"),
-        tuple(map(_header, _headers(found))),
-        _number(found, "partition"),
+        _bytes(record, "key"),
+        _required(record, "a record"),
+        tuple(map(_header, _headers(record))),
+        _number(record, "partition"),
         None if timestamp == -1 else timestamp,
     )
 
 
-def _headers(found: Mapping[str, object]) -> list[object]:
-    headers = found.get("headers") or []
+def _headers(record: Mapping[str, object]) -> list[object]:
+    headers = record.get("headers") or []
     if not isinstance(headers, list):
         raise SerializationError(must_be("headers", "a list of objects with key and value", headers))
     return headers
 
 
-def _header(found: object) -> Header:
-    name = found.get("key") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not isinstance(name, str):
-        raise SerializationError(must_be("a header", "an object with key and value", found))
-    return Header(name, _required(found, "a header"))
+def _header(header: object) -> Header:
+    name = header.get("key") if isinstance(header, dict) else None
+    if not isinstance(header, dict) or not isinstance(name, str):
+        raise SerializationError(must_be("a header", "an object with key and value", header))
+    return Header(name, _required(header, "a header"))
 
 
-def _required(found: Mapping[str, object], what: str) -> bytes | None:
-    if "value" not in found and "value_base64" not in found:
+def _required(members: Mapping[str, object], what: str) -> bytes | None:
+    if "value" not in members and "value_base64" not in members:
         raise SerializationError(f'{what} requires value or value_base64; write "value":null for a null')
-    return _bytes(found, "value")
+    return _bytes(members, "value")
 
 
-def _bytes(found: Mapping[str, object], name: str) -> bytes | None:
-    encoded = found.get(f"{name}_base64")
-    text = found.get(name)
+def _bytes(members: Mapping[str, object], name: str) -> bytes | None:
+    encoded = members.get(f"{name}_base64")
+    text = members.get(name)
     if encoded is None:
         if not isinstance(text, str | None):
             raise SerializationError(must_be(name, "a string or null", text))
@@ -132,8 +132,8 @@ def _encoded(name: str, text: str) -> bytes:
         raise SerializationError(must_be(name, "text without lone surrogates", text)) from None
 
 
-def _number(found: Mapping[str, object], name: str) -> int | None:
-    number = found.get(name)
+def _number(members: Mapping[str, object], name: str) -> int | None:
+    number = members.get(name)
     if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
         raise SerializationError(must_be(name, "a whole number", number))
     return number

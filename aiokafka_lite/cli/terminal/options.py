@@ -152,7 +152,7 @@ def _signature(function: Callable[..., object], prints_tables: bool) -> inspect.
     own = list(inspect.signature(function).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
-        [each.replace(annotation=hints[each.name], kind=keyword) for each in own]
+        [parameter.replace(annotation=hints[parameter.name], kind=keyword) for parameter in own]
         + [
             inspect.Parameter(name, keyword, default=default, annotation=annotation)
             for name, (annotation, default) in _SHARED.items()

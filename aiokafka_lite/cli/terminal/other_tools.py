@@ -39,12 +39,12 @@ _ARGUMENTS = ("--topic", "--group", "--entity-name")
 """Options of Kafka's tools that are arguments here, in the commands that take names."""
 
 
-def counterpart(option: str, known: Collection[str], *, takes_names: bool) -> str:
-    """Advice about an option that the command does not have; empty without advice.
+def counterpart(option: str, options: Collection[str], *, takes_names: bool) -> str:
+    """Return advice about an option that the command does not have; empty if there is none.
 
-    ``known`` are the options of the command. ``takes_names`` says whether the command has an argument.
+    ``options`` are the options of the command. ``takes_names`` says whether the command has an argument.
     """
-    for each in _COUNTERPARTS.get(option, ()):
-        if each.partition(" ")[0] in known:
-            return f"use {each}"
+    for advice in _COUNTERPARTS.get(option, ()):
+        if advice.partition(" ")[0] in options:
+            return f"use {advice}"
     return _ARGUMENT if takes_names and option in _ARGUMENTS else ""

@@ -30,7 +30,7 @@ SomePartitions = Annotated[
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
+    """Return whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
     from ...types import TopicPartition
 
     whole, partitions = [], []
@@ -39,10 +39,10 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
         if not colon:
             whole.append(name)
             continue
-        listed = numbers.split(",")
-        if not all(number.isdecimal() for number in listed):
+        partition_numbers = numbers.split(",")
+        if not all(number.isdecimal() for number in partition_numbers):
             raise ValueError(f"topic must be TOPIC, or TOPIC:0,1 for some of its partitions, got {text!r}")
-        partitions += [TopicPartition(name, int(number)) for number in listed]
+        partitions += [TopicPartition(name, int(number)) for number in partition_numbers]
     return whole, partitions
 
 
@@ -55,16 +55,14 @@ async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartiti
     from ...types import TopicPartition
     from .topic_names import explained
 
-    whole, listed = parse_topics(texts)
-    described = await admin.topics.describe(list(dict.fromkeys([*whole, *(each.topic for each in listed)])))
-    failed = {
-        name: error for name, error in described.failed.items() if name in whole or isinstance(error, UnknownTopic)
-    }
+    whole, partitions = parse_topics(texts)
+    result = await admin.topics.describe(list(dict.fromkeys([*whole, *(partition.topic for partition in partitions)])))
+    failed = {name: error for name, error in result.failed.items() if name in whole or isinstance(error, UnknownTopic)}
     for error in (await explained(admin, failed)).values():
         raise error
-    for topic, number in listed:
-        if topic in described.done and number >= (count := len(described.done[topic].partitions)):
+    for topic, number in partitions:
+        if topic in result.done and number >= (count := len(result.done[topic].partitions)):
             has = f"the partitions 0 to {count - 1}, and no partition {number}" if count > 1 else "only partition 0"
             raise KafkaError(f"topic {topic!r} has {has}")
-    listed += [TopicPartition(name, one.partition) for name in whole for one in described.done[name].partitions]
-    return sorted(set(listed))
+    partitions += [TopicPartition(name, one.partition) for name in whole for one in result.done[name].partitions]
+    return sorted(set(partitions))

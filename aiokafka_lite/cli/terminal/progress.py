@@ -22,7 +22,7 @@ class _NoBar:
 
 @contextmanager
 def progress(what: str, total: int | None, *, in_bytes: bool = True, is_wanted: bool = True) -> Iterator[Bar]:
-    """A bar while the body runs. It shows nothing unless stderr is a terminal and ``is_wanted`` is true."""
+    """Show a bar while the body runs, but nothing unless stderr is a terminal and ``is_wanted`` is true."""
     if not (is_wanted and sys.stderr.isatty()):
         yield _NoBar()
         return

@@ -75,12 +75,16 @@ def with_options(text: str) -> str:
     from ...settings.spelling import property_names, respelled
 
     names = property_names(()) | dict.fromkeys(_TIMEOUTS, "--timeout")
-    used = {each: name for each, name in names.items() if "_" in each or re.search(rf"\b{each}(=| must\b| is\b)", text)}
+    used = {
+        setting: name
+        for setting, name in names.items()
+        if "_" in setting or re.search(rf"\b{setting}(=| must\b| is\b)", text)
+    }
     return respelled(text, used, {})
 
 
 def log_warnings() -> None:
-    """From now on print the client's warnings. Before the client is connected, the command's error is sufficient."""
+    """Print the client's warnings from now on. Before the client is connected, the command's error is sufficient."""
     import logging
 
     logger = logging.getLogger("aiokafka_lite")

@@ -25,18 +25,18 @@ _FIELD = re.compile(rb"%(.?)", re.DOTALL)
 
 def or_null(column: Iterable[bytes | None], null: bytes) -> list[bytes]:
     """Return a copy of the column, in which ``null`` replaces each null."""
-    return [null if each is None else each for each in column]
+    return [null if cell is None else cell for cell in column]
 
 
 def header_text(headers: tuple[Header, ...], null: bytes) -> bytes:
-    """Headers as ``name=value,name=value``."""
+    """Return headers as ``name=value,name=value``."""
     return b",".join(
         header.key.encode() + b"=" + (null if header.value is None else header.value) for header in headers
     )
 
 
 def _sizes(column: Iterable[bytes | None]) -> list[bytes]:
-    return [b"-1" if each is None else b"%d" % len(each) for each in column]
+    return [b"-1" if cell is None else b"%d" % len(cell) for cell in column]
 
 
 FIELDS: dict[bytes, Column] = {
@@ -61,15 +61,15 @@ def parse_template(text: str) -> list[bytes | Column]:
     parts: list[bytes | Column] = []
     start = 0
     raw = text.encode()
-    for found in _FIELD.finditer(raw):
-        parts.append(unescape(raw[start : found.start()].decode()))
-        start = found.end()
-        field = FIELDS.get(found[1])
-        if field is None and found[1] != b"%":
+    for match in _FIELD.finditer(raw):
+        parts.append(unescape(raw[start : match.start()].decode()))
+        start = match.end()
+        field = FIELDS.get(match[1])
+        if field is None and match[1] != b"%":
             from ...errors import ConfigurationError
 
-            known = " ".join(f"%{letter.decode()}" for letter in FIELDS)
-            raise ConfigurationError(f"format must have fields of {known}, and %% for a percent sign, got {text!r}")
+            fields = " ".join(f"%{letter.decode()}" for letter in FIELDS)
+            raise ConfigurationError(f"format must have fields of {fields}, and %% for a percent sign, got {text!r}")
         parts.append(b"%" if field is None else field)
     parts.append(unescape(raw[start:].decode()))
     return [part for part in parts if part != b""]

@@ -27,26 +27,26 @@ async def check_topics(
     AuthorizationError, are raised. A name with a colon is a ValueError. For a single name, its text recommends up to
     ``max_partitions`` options ``--partition``.
     """
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
+    topics = list(dict.fromkeys(names))
+    for name in topics:
         if ":" in name:
-            remedy = _with_options(name, max_partitions) if len(wanted) == 1 else ""
+            remedy = _with_options(name, max_partitions) if len(topics) == 1 else ""
             raise ValueError(f"topic must be a name without a colon, got {name!r}{remedy}")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + GRACE
     async with connection.admin() as admin:
         # By name, because the list of all topics lacks topics that the user may not see.
-        missing = (await admin.topics.describe(wanted)).failed
-        while missing and loop.time() < deadline and all(isinstance(each, UnknownTopic) for each in missing.values()):
-            missing = (await admin.topics.describe(wanted)).failed
-        known = [each.name for each in await admin.topics.list()] if missing else []
+        missing = (await admin.topics.describe(topics)).failed
+        while missing and loop.time() < deadline and all(isinstance(error, UnknownTopic) for error in missing.values()):
+            missing = (await admin.topics.describe(topics)).failed
+        existing = [topic.name for topic in await admin.topics.list()] if missing else []
     for error in missing.values():
         if not isinstance(error, UnknownTopic):
             raise error
     for name in map(str, missing):
         if not may_create:
-            raise KafkaError(f"{no_topic(name)}{hint(name, known)}")
-        say(f"{no_topic(name)}; the cluster creates it, if its settings allow it{hint(name, known)}")
+            raise KafkaError(f"{no_topic(name)}{hint(name, existing)}")
+        say(f"{no_topic(name)}; the cluster creates it, if its settings allow it{hint(name, existing)}")
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
@@ -57,13 +57,13 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any,
     errors = dict(failed)
     if any(isinstance(error, UnknownTopic) for error in failed.values()):
         try:
-            known = [each.name for each in await admin.topics.list()]
+            existing = [topic.name for topic in await admin.topics.list()]
         except KafkaError:
             return errors
         for key, error in failed.items():
             name = key if isinstance(key, str) else str(key.name)
-            if isinstance(error, UnknownTopic) and name not in known:
-                errors[key] = KafkaError(f"{no_topic(name)}{hint(name, known)}")
+            if isinstance(error, UnknownTopic) and name not in existing:
+                errors[key] = KafkaError(f"{no_topic(name)}{hint(name, existing)}")
     return errors
 
 
@@ -78,11 +78,11 @@ async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> di
         if isinstance(error, BrokerError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND
     }
     try:
-        known = [each.group_id for each in await admin.groups.list()] if missing else []
+        existing = [group.group_id for group in await admin.groups.list()] if missing else []
     except KafkaError:
         return dict(failed)
     return {
-        name: KafkaError(f"there is no group {name!r}{hint(name, known)}") if name in missing else error
+        name: KafkaError(f"there is no group {name!r}{hint(name, existing)}") if name in missing else error
         for name, error in failed.items()
     }
 
@@ -90,17 +90,17 @@ async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> di
 def _with_options(name: str, max_partitions: int) -> str:
     """Return the end of an error: advice to write ``topic:0,1`` as options. Empty if the command does not take them."""
     topic, _, numbers = name.partition(":")
-    listed = numbers.split(",")
-    if len(listed) > max_partitions or not all(number.isdecimal() for number in listed):
+    partitions = numbers.split(",")
+    if len(partitions) > max_partitions or not all(number.isdecimal() for number in partitions):
         return ""
-    return f"; instead write: {topic} {' '.join(f'--partition {number}' for number in listed)}"
+    return f"; instead write: {topic} {' '.join(f'--partition {number}' for number in partitions)}"
 
 
 def no_topic(name: str) -> str:
     return f"there is no topic {name!r}"
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def hint(name: str, names: Iterable[str]) -> str:
     """Return the end of an error, with the most similar known name; empty if no name is similar. Pure."""
-    near = get_close_matches(name, list(known), 1)
+    near = get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -234,20 +234,20 @@ class RecordBatch:
     def _chunks(self, max_decompressed_size: int, max_records: int, start_offset: int) -> Iterator[RecordColumns]:
         if not self.count and self.size == HEADER_SIZE:
             return  # compaction has removed all records
-        records, left = self._records(max_decompressed_size), self.count
+        records, records_left = self._records(max_decompressed_size), self.count
         position = first_delta = 0
-        if self.base_offset + max_records < start_offset and left == self.last_offset_delta + 1:
+        if self.base_offset + max_records < start_offset and records_left == self.last_offset_delta + 1:
             # Without gaps, the index of a record follows from its offset. Without this, decoding three million records
             # only to drop them took four seconds.
-            first_delta = min(start_offset - self.base_offset, left)
+            first_delta = min(start_offset - self.base_offset, records_left)
             try:
                 position = end_of_records(records, first_delta)
             except IndexError:
                 position = len(records)
-            left -= first_delta
-        while left:
-            columns, position = self._decode(records, position, left, max_records, first_delta)
-            left -= len(columns.offsets)
+            records_left -= first_delta
+        while records_left:
+            columns, position = self._decode(records, position, records_left, max_records, first_delta)
+            records_left -= len(columns.offsets)
             first_delta = columns.offsets[-1] - self.base_offset + 1
             yield columns
         _check_end(records, position)
@@ -261,13 +261,13 @@ class RecordBatch:
         return records
 
     def _decode(
-        self, records: bytes, position: int, left: int, max_records: int, first_delta: int
+        self, records: bytes, position: int, records_left: int, max_records: int, first_delta: int
     ) -> tuple[RecordColumns, int]:
-        """At most ``max_records`` of the last ``left`` records, and the position after them."""
+        """Decode at most ``max_records`` of the last ``records_left`` records. Return also the position after them."""
         columns, position = decode_records(
             records,
             position,
-            min(left, max_records),
+            min(records_left, max_records),
             self.base_offset,
             self.base_timestamp,
             self.append_time,
@@ -275,7 +275,7 @@ class RecordBatch:
         )
         if columns.offsets[-1] > self.last_offset:
             raise CorruptRecord(f"it has a record after its last offset, {self.last_offset}")
-        if len(columns.offsets) == left:
+        if len(columns.offsets) == records_left:
             _check_end(records, position)
         return columns, position
 

@@ -140,9 +140,9 @@ def decode_records(
         from .decode import decode_lists  # imported here, because a producer decodes nothing
 
         _decode_lists = decode_lists
-    made = _decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
-    if made is not None:
-        offsets, timestamps, keys, values, with_headers, position = made
+    decoded = _decode_lists(data, start, count, base_offset, base_timestamp, append_time, first_delta, MAX_HEADERS)
+    if decoded is not None:
+        offsets, timestamps, keys, values, with_headers, position = decoded
         headers = [_NO_HEADERS] * len(offsets)
         header_count = _decode_all_headers(data, with_headers, headers) if with_headers else 0
         if header_count >= 0:
@@ -178,7 +178,7 @@ def _decode_records(  # noqa: C901 - the varint is unrolled, see the header
     append_time: int | None,
     first_delta: int,
 ) -> tuple[RecordColumns, int]:
-    """``decode_records`` in Python."""
+    """Decode as ``decode_records`` does, in Python."""
     first_position, headers_left = start, MAX_HEADERS
     # Compiled, these never become objects. Numbers that may have more than 63 bits are an int: ``long`` and all sums
     # with the batch's base.

@@ -21,7 +21,7 @@ _MULTIPLIER = 0x5BD1E995
 
 
 def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:
-    """``partition_for_key`` for each key of a binary or large binary column of Arrow. Undefined for a null key."""
+    """Return ``partition_for_key`` of each key in a binary or large binary Arrow column. Undefined for a null key."""
     return (murmur2_of_column(keys) & 0x7FFFFFFF) % count
 
 

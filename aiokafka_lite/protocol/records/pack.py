@@ -92,7 +92,7 @@ class RecordLists:
             before = self._ends[position - 1] if position else 0
             most = bisect_right(self._ends, before + room, position, stop) + 1
             # Up to the next boundary all offset deltas have the same length, so one constant serves the whole pass.
-            boundary = next(each for each in _BOUNDARIES if delta < each)
+            boundary = next(edge for edge in _BOUNDARIES if delta < edge)
             end = min(stop, most, position + boundary - delta)
             fixed = constant + len(encodings[delta])
             bodies = list(map(add, self._contents[position:end], repeat(fixed)))

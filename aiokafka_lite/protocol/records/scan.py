@@ -81,16 +81,16 @@ def checking_lengths(body: Buffer, count: int) -> Generator[None, None, None]:
     No record is decoded, so this takes a fifth of the time of decoding. It ends at the first record that is too short:
     a batch of 4 KB can decompress to a hundred million of them.
     """
-    end, left = 0, count
+    end, records_left = 0, count
     if count * SMALLEST_RECORD > len(body):
-        end, left = -1, 0
+        end, records_left = -1, 0
     try:
-        while left > RECORDS_A_STEP:
+        while records_left > RECORDS_A_STEP:
             end = end_of_records(body, RECORDS_A_STEP, end)
-            left -= RECORDS_A_STEP
+            records_left -= RECORDS_A_STEP
             yield
-        if left > 0:
-            end = end_of_records(body, left, end)
+        if records_left > 0:
+            end = end_of_records(body, records_left, end)
     except IndexError:
         end = -1
     if end != len(body):

@@ -62,8 +62,8 @@ def _reason(message: bytes) -> str:
     """Return the status in ``{"status": "invalid_token", ...}``, or the message itself if it has another form."""
     text = message[:_LONGEST_REASON].decode("utf-8", "replace")
     try:
-        said = json.loads(text)
+        status_object = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    status = said.get("status") if isinstance(said, dict) else None
+        status_object = None
+    status = status_object.get("status") if isinstance(status_object, dict) else None
     return status if isinstance(status, str) and status else text

@@ -66,18 +66,18 @@ class Redactor:
         _hide_in(response, self.hide, {})
 
 
-def _hide_in(message: Any, hide: Callable[[str], str], known: dict[str, str]) -> None:
+def _hide_in(message: Any, hide: Callable[[str], str], hidden_texts: dict[str, str]) -> None:
     cls: Any = type(message)
     texts, arrays = _error_texts(cls)
     for name in texts:
         text = getattr(message, name)
         if text:
-            if text not in known:
-                known[text] = hide(text) if len(known) < MOST_TEXTS else ""
-            setattr(message, name, known[text])
+            if text not in hidden_texts:
+                hidden_texts[text] = hide(text) if len(hidden_texts) < MOST_TEXTS else ""
+            setattr(message, name, hidden_texts[text])
     for name in arrays:
         for item in getattr(message, name) or ():
-            _hide_in(item, hide, known)
+            _hide_in(item, hide, hidden_texts)
 
 
 @cache

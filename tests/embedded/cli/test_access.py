@@ -27,7 +27,7 @@ def server() -> Iterator[EmbeddedKafkaServer]:
 
 @contextmanager
 def stdin(cli: CommandLine, path: str | Path) -> Iterator[None]:
-    """Standard input is a file. It has a descriptor, which commands read."""
+    """Make a file the standard input. It has a descriptor, which commands read."""
     with Path(path).open(encoding="utf-8") as opened, cli.monkeypatch.context() as patch:
         patch.setattr(sys, "stdin", opened)
         yield
@@ -69,7 +69,7 @@ def test_users_are_added_listed_and_removed(cli: CommandLine, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("acls", "add", "topic", "-p", "alice", "-o", "read"), "topic requires a name, or '*' for all"),
         (("acls", "add", "topic", "orders", "-o", "read"), "acls add requires --principal and --operation"),
@@ -78,14 +78,14 @@ def test_users_are_added_listed_and_removed(cli: CommandLine, tmp_path: Path) ->
         (("users", "add", "alice"), "users add requires a password on the first line of stdin"),
     ],
 )
-def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], message: str) -> None:
     with stdin(cli, os.devnull):
-        assert said in cli.fails(*arguments, status=2)
+        assert message in cli.fails(*arguments, status=2)
 
 
 def test_the_options_name_every_type_and_operation() -> None:
     def names(kind: type[AclOperation | AclResourceType]) -> set[str]:
-        return {each.name.lower().replace("_", "-") for each in kind if each.name not in ("UNKNOWN", "ANY")}
+        return {member.name.lower().replace("_", "-") for member in kind if member.name not in ("UNKNOWN", "ANY")}
 
-    assert {each.value for each in Permitted} == names(AclOperation)
-    assert {each.value for each in AclTarget} == names(AclResourceType)
+    assert {operation.value for operation in Permitted} == names(AclOperation)
+    assert {target.value for target in AclTarget} == names(AclResourceType)

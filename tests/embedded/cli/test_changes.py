@@ -19,7 +19,7 @@ def outcome(cli: CommandLine, *arguments: str, status: int = 0) -> dict[str, Any
     changes = json.loads(printed)
     assert list(changes) == ["executed", "done", "failed"]
     assert [line.removeprefix("aiokafka-lite: ") for line in errors.splitlines() if "nothing was" not in line] == [
-        each["error"] for each in changes["failed"]
+        failure["error"] for failure in changes["failed"]
     ]
     assert bool(changes["failed"]) == (status == 1)
     return changes
@@ -33,7 +33,7 @@ def done(cli: CommandLine, *arguments: str) -> Any:
 
 def test_topics_are_changed_with_a_result_for_each(cli: CommandLine) -> None:
     created = outcome(cli, "topics", "create", "json", "json", "bare", "-p", "2")["done"]
-    assert [(each["topic"], each["partitions"]) for each in created] == [("json", 2), ("bare", 2)]
+    assert [(topic["topic"], topic["partitions"]) for topic in created] == [("json", 2), ("bare", 2)]
     again = outcome(cli, "topics", "create", "json", status=1)
     assert (again["done"], again["failed"][0]["topic"]) == ([], "json")
 
@@ -45,7 +45,7 @@ def test_topics_are_changed_with_a_result_for_each(cli: CommandLine) -> None:
 
     deleted = outcome(cli, "topics", "delete", "json", "nope", "bare", status=1)
     assert deleted["done"] == [{"topic": "json"}, {"topic": "bare"}]
-    assert [each["topic"] for each in deleted["failed"]] == ["nope"]
+    assert [failure["topic"] for failure in deleted["failed"]] == ["nope"]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_groups_are_moved_and_deleted_with_a_result_for_each(cli: CommandLine) -
     assert done(cli, *move, "--execute") == [{**moved, "current_offset": None, "new_offset": 0}]
     assert done(cli, "groups", "delete-offsets", "mover", "moves") == [{"topic": "moves", "partition": 0}]
     removed = outcome(cli, "groups", "remove-member", "mover", "--member", "x", status=1)
-    assert [each["member"] for each in removed["failed"]] == ["x"]
+    assert [failure["member"] for failure in removed["failed"]] == ["x"]
     deleted = outcome(cli, "groups", "delete", "mover", "missing", status=1)
     assert deleted["done"] == [{"group": "mover"}]
-    assert [each["group"] for each in deleted["failed"]] == ["missing"]
+    assert [failure["group"] for failure in deleted["failed"]] == ["missing"]
 
 
 def test_partitions_are_changed_with_a_result_for_each(cli: CommandLine) -> None:
@@ -96,18 +96,18 @@ def test_partitions_are_changed_with_a_result_for_each(cli: CommandLine) -> None
     started = done(cli, "reassign", "start", "parts:0", "--brokers", "2,3")
     assert started == [{**first, "replicas": [2, 3]}]
     idle = outcome(cli, "reassign", "cancel", "parts:1", status=1)
-    assert [each["partition"] for each in idle["failed"]] == [1]
+    assert [failure["partition"] for failure in idle["failed"]] == [1]
     assert done(cli, "elect-leaders", "parts:1") == [{**second, "elected": False}]
 
 
 def test_access_is_changed_with_a_result_for_each(cli: CommandLine) -> None:
     acl = ("topic", "parts", "--principal", "alice", "--operation", "read")
     refused = outcome(cli, "acls", "add", *acl, status=1)
-    assert [(each["name"], each["principal"]) for each in refused["failed"]] == [("parts", "User:alice")]
+    assert [(failure["name"], failure["principal"]) for failure in refused["failed"]] == [("parts", "User:alice")]
     refused = outcome(cli, "acls", "remove", *acl, status=1)
-    assert [(each["name"], each["principal"]) for each in refused["failed"]] == [("parts", "User:alice")]
+    assert [(failure["name"], failure["principal"]) for failure in refused["failed"]] == [("parts", "User:alice")]
     removed = outcome(cli, "users", "remove", "alice", status=1)
-    assert [each["user"] for each in removed["failed"]] == ["alice"]
+    assert [failure["user"] for failure in removed["failed"]] == ["alice"]
 
 
 def test_fenced_producers_are_listed(cli: CommandLine) -> None:

@@ -51,16 +51,16 @@ class InMemory(ConnectionOptions):
 
     cluster: EmbeddedCluster
 
-    def consumer(self, group: str | None, **given: object) -> Consumer:
-        made: Any = ConnectionOptions.consumer(self, group, connector=self.cluster.connector, **given)
-        return made
+    def consumer(self, group: str | None, **options: object) -> Consumer:
+        consumer: Any = ConnectionOptions.consumer(self, group, connector=self.cluster.connector, **options)
+        return consumer
 
     def new_admin(self) -> Admin:
         return Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector)
 
 
 def job(**changes: Any) -> ConsumeJob:
-    made: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "topics": ("orders",),
         "regex": None,
         "partitions": (),
@@ -71,7 +71,7 @@ def job(**changes: Any) -> ConsumeJob:
         "line": Line(),
         "settings": {},
     }
-    return ConsumeJob(**{**made, **changes})
+    return ConsumeJob(**{**arguments, **changes})
 
 
 async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.Random) -> InMemory:

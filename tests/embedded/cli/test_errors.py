@@ -31,17 +31,17 @@ def test_an_error_of_the_connection_names_the_property(
 
 
 def test_a_time_that_the_option_sets_is_named_as_the_option() -> None:
-    given = "not acknowledged within delivery_timeout=5 s; buffer_memory=7 bytes are in use"
-    assert with_options(given) == "not acknowledged within --timeout=5 s; buffer.memory=7 bytes are in use"
+    text = "not acknowledged within delivery_timeout=5 s; buffer_memory=7 bytes are in use"
+    assert with_options(text) == "not acknowledged within --timeout=5 s; buffer.memory=7 bytes are in use"
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("text", "expected"),
     [
         ("the topic does not allow this compression", "the topic does not allow this compression"),
         ("compression must be one of none, gzip", "compression.type must be one of none, gzip"),
         ("idempotence=True requires acks", "enable.idempotence=True requires acks"),
     ],
 )
-def test_an_ordinary_word_is_not_named_as_a_property(given: str, wanted: str) -> None:
-    assert with_options(given) == wanted
+def test_an_ordinary_word_is_not_named_as_a_property(text: str, expected: str) -> None:
+    assert with_options(text) == expected

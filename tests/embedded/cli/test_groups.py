@@ -12,8 +12,8 @@ def test_the_offsets_of_a_group_are_deleted(cli: CommandLine, server: EmbeddedKa
     async def commit() -> None:
         await server.cluster.create_topic("orders", 3)
         async with Admin(server.bootstrap_servers) as admin:
-            wanted = {TopicPartition("orders", number): 0 for number in range(3)}
-            (await admin.groups.alter_offsets("billing", wanted)).raise_for_errors()
+            offsets = {TopicPartition("orders", number): 0 for number in range(3)}
+            (await admin.groups.alter_offsets("billing", offsets)).raise_for_errors()
 
     def committed() -> list[str]:
         return [row[2] for row in cli.rows("groups", "describe", "billing")]
@@ -84,10 +84,10 @@ def test_quotas_are_set_listed_and_removed(cli: CommandLine) -> None:
     assert cli.objects("quotas", "list", "--user", "alice") == [
         {"user": "alice", "client_id": None, "ip": None, "quota": "request_percentage", "value": 5.5}
     ]
-    for options, said in (
+    for options, message in (
         (("--set", "producer_byte_rate=1"), "requires --user, --client-id or --ip"),
         (("--user", "alice"), "requires --set or --unset"),
         (("--user", "alice", "--set", "x=1", "--unset", "x"), "x must not be both set and unset"),
         (("--user", "alice", "--set", "producer_byte_rate=fast"), "producer_byte_rate must be a number, got 'fast'"),
     ):
-        assert said in cli.fails("quotas", "alter", *options, status=2)
+        assert message in cli.fails("quotas", "alter", *options, status=2)

@@ -71,8 +71,8 @@ def test_records_that_are_written_during_a_deletion_by_time_stay(cli: CommandLin
     seen = len(server.cluster.history.of(DeleteRecordsRequest))
     cli.ask("records", "delete", "orders", "--before", "1s")
     sent = server.cluster.history.of(DeleteRecordsRequest)[seen:]
-    listed = [partition for exchange in sent for topic in exchange.request.topics for partition in topic.partitions]  # type: ignore[attr-defined]
-    limits = {(each.partition_index, each.offset) for each in listed}
+    partitions = [partition for exchange in sent for topic in exchange.request.topics for partition in topic.partitions]  # type: ignore[attr-defined]
+    limits = {(partition.partition_index, partition.offset) for partition in partitions}
     assert limits == {(0, 3), (1, 1)}  # the ends that were found, not the end at the time of the deletion
 
 
@@ -98,7 +98,7 @@ def test_replicas_move_to_other_brokers(cli: CommandLine, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (("orders",), "requires topics with --brokers, or --file"),
         (("--brokers", "1"), "requires topics with --brokers, or --file"),
@@ -106,8 +106,8 @@ def test_replicas_move_to_other_brokers(cli: CommandLine, tmp_path: Path) -> Non
         (("--file", __file__), "file must be JSON in the form"),
     ],
 )
-def test_a_wrong_reassignment_is_explained(cli: CommandLine, arguments: tuple[str, ...], said: str) -> None:
-    assert said in cli.fails("reassign", "start", *arguments, status=2)
+def test_a_wrong_reassignment_is_explained(cli: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    assert message in cli.fails("reassign", "start", *arguments, status=2)
 
 
 def test_log_directories_and_their_replicas(cli: CommandLine) -> None:

@@ -43,7 +43,7 @@ def test_a_signal_ends_the_wait_for_a_pipe_that_stays_silent(number: signal.Sign
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("data", "problem"),
     [
         (b"", "requires a password"),
         (b"\xff\n", "must be UTF-8"),
@@ -52,9 +52,9 @@ def test_a_signal_ends_the_wait_for_a_pipe_that_stays_silent(number: signal.Sign
     ],
     ids=["empty", "binary", "huge", "closed"],
 )
-def test_wrong_input_is_one_line_of_error(given: bytes | None, problem: str) -> None:
-    closed = ["sh", "-c", '"$@" <&-', "sh"] if given is None else []
-    process = subprocess.run([*closed, *COMMAND], input=given, capture_output=True, check=False, timeout=DEADLINE)
+def test_wrong_input_is_one_line_of_error(data: bytes | None, problem: str) -> None:
+    closed = ["sh", "-c", '"$@" <&-', "sh"] if data is None else []
+    process = subprocess.run([*closed, *COMMAND], input=data, capture_output=True, check=False, timeout=DEADLINE)
     errors = process.stderr.decode()
     assert (process.returncode, errors.count("\n")) == (2, 1), errors
     assert problem in errors

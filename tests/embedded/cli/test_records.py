@@ -41,15 +41,19 @@ def consume(cli: CommandLine, *arguments: str) -> str:
 def test_produce_writes_the_json_that_consume_prints(cli: CommandLine, tmp_path: Path) -> None:
     for topic in ("first", "copy"):
         cli.ask("topics", "create", topic, "-p", "2")
-    produce(cli, tmp_path, "first", "".join(json.dumps(each) + "\n" for each in WRITTEN).encode(), "--json-in")
+    produce(cli, tmp_path, "first", "".join(json.dumps(record) + "\n" for record in WRITTEN).encode(), "--json-in")
     printed = consume(cli, "first", "--json")
     produce(cli, tmp_path, "copy", printed.encode(), "--json-in")
 
     def records(topic: str) -> list[dict[str, object]]:
-        found = sorted(map(json.loads, consume(cli, topic, "--json").splitlines()), key=lambda each: each["timestamp"])
-        return [{name: each[name] for name in each if name in WRITTEN[0] or name.endswith("64")} for each in found]
+        lines = sorted(
+            map(json.loads, consume(cli, topic, "--json").splitlines()), key=lambda record: record["timestamp"]
+        )
+        return [
+            {name: record[name] for name in record if name in WRITTEN[0] or name.endswith("64")} for record in lines
+        ]
 
-    assert records("copy") == records("first") == sorted(WRITTEN, key=lambda each: each["timestamp"])  # type: ignore[arg-type, return-value]
+    assert records("copy") == records("first") == sorted(WRITTEN, key=lambda record: record["timestamp"])  # type: ignore[arg-type, return-value]
 
 
 def test_a_line_that_is_no_record_ends_the_command_with_its_number(cli: CommandLine, tmp_path: Path) -> None:
@@ -114,7 +118,7 @@ def test_reading_begins_and_ends_at_the_given_places(
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (("produce", "t", "--json-in", "-k", ":"), "--json-in excludes --key-separator and --null"),
         (("consume", "t", "--until", "2100-01-01"), "until must be a time in the past, got '2100-01-01'"),
@@ -122,5 +126,5 @@ def test_reading_begins_and_ends_at_the_given_places(
         (("consume", "t", "--format", "%k", "--headers"), "a format string has its own fields"),
     ],
 )
-def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], said: str) -> None:
-    assert said in cli.fails(*arguments, status=2)
+def test_a_wrong_argument_is_explained(cli: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    assert message in cli.fails(*arguments, status=2)

@@ -75,7 +75,7 @@ def test_the_only_partition_of_a_topic_is_named(cli: CommandLine, server: Embedd
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("consume", "orders:2"), "got 'orders:2'; instead write: orders --partition 2"),
         (("consume", "orders:0,1"), "got 'orders:0,1'; instead write: orders --partition 0 --partition 1"),
@@ -88,10 +88,10 @@ def test_the_only_partition_of_a_topic_is_named(cli: CommandLine, server: Embedd
     ],
 )
 def test_a_partition_in_the_name_of_a_topic_is_answered_with_the_option_if_the_command_takes_it(
-    cli: CommandLine, arguments: tuple[str, ...], said: str
+    cli: CommandLine, arguments: tuple[str, ...], message: str
 ) -> None:
     errors = cli.fails(*arguments, status=2)
-    assert errors == f"aiokafka-lite: topic must be a name without a colon, {said}\n"
+    assert errors == f"aiokafka-lite: topic must be a name without a colon, {message}\n"
 
 
 def test_a_topic_that_the_user_may_not_see_is_not_called_missing(cli: CommandLine, server: EmbeddedKafkaServer) -> None:

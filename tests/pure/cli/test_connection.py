@@ -57,9 +57,9 @@ def test_the_error_of_a_misspelled_property_names_its_file(tmp_path: Path) -> No
 
 
 def test_an_option_may_refer_to_a_secret() -> None:
-    given = ["security.protocol=SSL", "ssl.key.password=env:KEY", "client.id=a=b"]
+    texts = ["security.protocol=SSL", "ssl.key.password=env:KEY", "client.id=a=b"]
     expected = {"security.protocol": "SSL", "ssl.key.password": "env:KEY", "client.id": "a=b"}
-    assert of_options(given) == expected
+    assert of_options(texts) == expected
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "sasl.jaas.config", "ssl.keystore.key"])

@@ -33,7 +33,7 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 def assert_valid(path: tuple[str, ...], words: list[str]) -> None:
-    """The command takes these arguments. The files of examples do not exist here."""
+    """Assert that the command takes these arguments. The files of examples do not exist here."""
     problem = None
     try:
         ALL[path].make_context("example", words)
@@ -55,14 +55,14 @@ def test_every_command_explains_itself_and_each_of_its_options(path: tuple[str, 
 
 
 def test_every_command_that_deletes_asks_a_person_first() -> None:
-    deleting = {path: found for path, found in ALL.items() if path[-1].startswith(("delete", "remove"))}
-    assert [path for path, found in deleting.items() if "yes" not in {param.name for param in found.params}] == []
+    deleting = {path: command for path, command in ALL.items() if path[-1].startswith(("delete", "remove"))}
+    assert [path for path, command in deleting.items() if "yes" not in {param.name for param in command.params}] == []
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_examples_are_commands_with_options_that_exist(path: tuple[str, ...]) -> None:
-    _, found, examples = ALL[path].help.partition("Examples:\n")
-    assert found
+    _, examples_heading, examples = ALL[path].help.partition("Examples:\n")
+    assert examples_heading
     for line in examples.replace("\\\n", " ").splitlines():
         words = shlex.split(line.rpartition("|")[2])
         assert words[: len(path) + 1] == ["aiokafka-lite", *path], line

@@ -37,7 +37,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    "line, message",
     [
         (b"{text", "must be a JSON object; character 2: Expecting property name"),
         (b"\xff", "must be a JSON object"),
@@ -57,7 +57,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
         (json.dumps({"value": "\ud800"}).encode(), "value must be text without lone surrogates"),
     ],
 )
-def test_a_line_that_is_no_record_is_explained(line: bytes, said: str) -> None:
+def test_a_line_that_is_no_record_is_explained(line: bytes, message: str) -> None:
     with pytest.raises(SerializationError) as error:
         from_json_line(line)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -91,7 +91,7 @@ def test_lags_can_be_selected_and_sorted() -> None:
 
 
 @pytest.mark.parametrize(
-    "partitions, said",
+    "partitions, message",
     [
         ('[{"topic": "t", "partition": 0, "replicas": null}]', "file must be JSON in the form"),
         ('[{"topic": 5, "partition": 0, "replicas": [1]}]', "file must be JSON in the form"),
@@ -105,8 +105,8 @@ def test_lags_can_be_selected_and_sorted() -> None:
         ),
     ],
 )
-def test_a_plan_that_cannot_be_carried_out_is_explained(partitions: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_plan_that_cannot_be_carried_out_is_explained(partitions: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_plan(f'{{"partitions": {partitions}}}')
 
 

@@ -42,18 +42,18 @@ def versions_of(cls: type[Any]) -> list[int]:
 
 @cache  # a strategy is expensive to make, and nested in many others
 def struct_in(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Instances of ``cls`` that ``version`` can carry: fields that the version lacks have their defaults."""
+    """Return instances of ``cls`` that ``version`` can carry: fields that the version lacks have their defaults."""
     fields = {name: value_in(spec, version) for name, spec in cls.specs.items() if version in spec.versions}
     return st.builds(cls, **fields)
 
 
 def value_in(spec: Spec, version: int) -> st.SearchStrategy[Any]:
-    made = _present(spec, version)
+    values = _present(spec, version)
     if spec.nullable is not None and version in spec.nullable:
-        made = st.none() | made
+        values = st.none() | values
     if spec.tag is not None and not isinstance(spec.default, list) and not isinstance(spec.item, type):
-        made = st.just(spec.default) | made
-    return made
+        values = st.just(spec.default) | values
+    return values
 
 
 def _present(spec: Spec, version: int) -> st.SearchStrategy[Any]:

@@ -193,10 +193,10 @@ def test_null_read_where_the_version_forbids_it_is_a_protocol_error() -> None:
 
 
 def test_no_topics_and_all_topics_are_different_requests() -> None:
-    some, none = MetadataRequest(topics=None), MetadataRequest(topics=[])
+    every, none = MetadataRequest(topics=None), MetadataRequest(topics=[])
     for version in (1, 9):
-        assert encoded(some, version) != encoded(none, version)
-        assert decode_message(MetadataRequest, version, encoded(some, version))[0] == some
+        assert encoded(every, version) != encoded(none, version)
+        assert decode_message(MetadataRequest, version, encoded(every, version))[0] == every
         assert decode_message(MetadataRequest, version, encoded(none, version))[0] == none
 
 

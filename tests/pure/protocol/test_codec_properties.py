@@ -55,8 +55,8 @@ def _decodes_to_itself(message: Any, version: int, wire: bytes) -> None:
 
 def _surroundings_do_not_matter(message: Any, version: int, wire: bytes, random: Random) -> None:
     before, after = random.randbytes(random.randint(0, 9)), random.randbytes(random.randint(0, 9))
-    found = decode_message(type(message), version, before + wire + after, len(before))
-    assert found == (message, len(before) + len(wire))
+    decoded = decode_message(type(message), version, before + wire + after, len(before))
+    assert decoded == (message, len(before) + len(wire))
 
 
 def _gives_a_message_or_a_protocol_error(cls: type[Any], version: int, wire: bytes) -> None:

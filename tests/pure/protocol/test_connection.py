@@ -124,7 +124,7 @@ def test_a_closed_connection_takes_the_requests_in_flight_back() -> None:
     client = ClientProtocol[str]("broker 1")
     for promise in ("first", "second"):
         client.encode_request(HEARTBEAT, 0, "me", promise)
-    assert [each.promise for each in client.take_in_flight()] == ["first", "second"]
+    assert [request.promise for request in client.take_in_flight()] == ["first", "second"]
     assert not client.in_flight
 
 

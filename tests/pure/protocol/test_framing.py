@@ -64,7 +64,7 @@ def test_frames_are_whole_for_every_split_of_the_stream(cut: int, intake_size: i
     stream = b"".join(map(frame, BODIES * 3))
     fed = splitter(intake_size=intake_size)
     pieces = [stream[at : at + cut] for at in range(0, len(stream), cut)]
-    assert [found for piece in pieces for found in fed.feed(piece)] == BODIES * 3
+    assert [body for piece in pieces for body in fed.feed(piece)] == BODIES * 3
     in_place = splitter(intake_size=intake_size)
     assert feed_in_place(in_place, stream, cut) == BODIES * 3
     assert fed.waiting == in_place.waiting == 0
@@ -75,13 +75,13 @@ def test_frames_are_whole_for_every_split_of_the_stream(cut: int, intake_size: i
 def test_any_frames_in_any_split_of_the_stream(bodies: list[bytes], cuts: list[int], data: st.DataObject) -> None:
     stream = b"".join(map(frame, bodies))
     target = splitter(intake_size=data.draw(st.sampled_from([64, 100, 4096])))
-    found: list[bytes | memoryview] = []
+    received: list[bytes | memoryview] = []
     at = 0
     while at < len(stream):
-        cut = cuts[len(found) % len(cuts)]
-        found += target.feed(stream[at : at + cut])
+        cut = cuts[len(received) % len(cuts)]
+        received += target.feed(stream[at : at + cut])
         at += cut
-    assert found == bodies
+    assert received == bodies
     assert target.waiting == 0
 
 
@@ -113,27 +113,27 @@ def test_a_large_frame_is_received_in_place() -> None:
     room = target.get_buffer()
     assert len(room) == 200_000 - 50_000
     room[:] = b"y" * len(room)
-    [found] = target.received(len(room))
-    assert bytes(found) == b"x" * 50_000 + b"y" * 150_000
+    [received] = target.received(len(room))
+    assert bytes(received) == b"x" * 50_000 + b"y" * 150_000
 
 
 @pytest.mark.parametrize("size", [FIRST_CHUNK - 1, FIRST_CHUNK, FIRST_CHUNK + 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
 def test_frames_around_the_sizes_of_growth_are_whole(size: int) -> None:
     body = bytes(range(251)) * (size // 251 + 1)
     body = body[:size]
-    found = splitter().feed(frame(body) + frame(b"next"))
-    assert [bytes(each) for each in found] == [body, b"next"]
+    bodies = splitter().feed(frame(body) + frame(b"next"))
+    assert [bytes(view) for view in bodies] == [body, b"next"]
 
 
 def test_a_frame_in_mapped_memory_is_whole_and_stays() -> None:
     body = bytes(range(256)) * (3 * MAPPED // 256)
     target = splitter()
-    [found] = target.feed(frame(body))
-    assert isinstance(found, memoryview)
-    assert found.readonly
-    assert isinstance(found.obj, mmap)  # a bytearray is filled with zeros first, in one turn of the event loop
+    [received] = target.feed(frame(body))
+    assert isinstance(received, memoryview)
+    assert received.readonly
+    assert isinstance(received.obj, mmap)  # a bytearray is filled with zeros first, in one turn of the event loop
     target.end()
-    assert found == body
+    assert received == body
 
 
 def test_a_size_alone_allocates_no_more_than_a_first_chunk() -> None:
@@ -157,10 +157,10 @@ def test_the_end_of_the_stream_drops_its_buffers() -> None:
     try:
         target.feed(struct.pack(">i", 99 * MIB) + b"x" * (5 * MIB))
         target.end()
-        held, _ = tracemalloc.get_traced_memory()
+        traced, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 64 * 1024
+    assert traced < 64 * 1024
     with pytest.raises(ProtocolError, match="kafka-1:9092 sent bytes after the end of the stream"):
         target.get_buffer()
 
@@ -197,9 +197,9 @@ def receive(target: FrameSplitter, count: int) -> list[bytes | memoryview]:
     frames: list[bytes | memoryview] = []
     while count and not target.starved:
         room = target.get_buffer()
-        taken = min(len(room), count)
-        frames += target.received(taken)
-        count -= taken
+        size = min(len(room), count)
+        frames += target.received(size)
+        count -= size
     return frames
 
 
@@ -297,11 +297,11 @@ def test_a_later_frame_of_the_same_size_is_a_frame() -> None:
 def test_frames_before_an_impossible_size_are_not_lost(cut: int) -> None:
     target = splitter(1000)
     stream = frame(b"good") + frame(b"better") + struct.pack(">i", -5)
-    found: list[bytes | memoryview] = []
+    bodies: list[bytes | memoryview] = []
     with pytest.raises(ProtocolError, match="-5 bytes"):
         for at in range(0, len(stream) + cut, cut):
-            found += target.feed(stream[at : at + cut] or b"more")
-    assert found == [b"good", b"better"]
+            bodies += target.feed(stream[at : at + cut] or b"more")
+    assert bodies == [b"good", b"better"]
     assert target.error is not None
 
 

@@ -177,16 +177,16 @@ def theirs(name: str) -> Any:
 
 def to_kafka_python(value: Any, theirs: Any, version: int) -> Any:
     """Return the same value in their class. A tagged field is set only if it differs from its default."""
-    given = {}
+    arguments = {}
     for name, spec in type(value).specs.items():
-        found = getattr(value, name)
-        if version in spec.versions and not (spec.tag is not None and found == spec.default):
+        item = getattr(value, name)
+        if version in spec.versions and not (spec.tag is not None and item == spec.default):
             if name.endswith("authorized_operations") and "authorized_operations" in theirs._struct.fields:
                 # a set of bits, mostly under one name for all
-                given["authorized_operations"] = {bit for bit in range(32) if found >> bit & 1}
+                arguments["authorized_operations"] = {bit for bit in range(32) if item >> bit & 1}
             else:
-                given[name] = convert(found, spec, theirs._struct.fields[name], version)
-    return theirs(version=version, **given)
+                arguments[name] = convert(item, spec, theirs._struct.fields[name], version)
+    return theirs(version=version, **arguments)
 
 
 def convert(value: Any, spec: Spec, field: Any, version: int) -> Any:
@@ -260,7 +260,7 @@ AIOKAFKA = {
 
 
 def as_tuple(value: Any, version: int) -> tuple[Any, ...]:
-    found = []
+    differences = []
     for name, spec in type(value).specs.items():
         if version in spec.versions:
             field = getattr(value, name)
@@ -269,8 +269,8 @@ def as_tuple(value: Any, version: int) -> tuple[Any, ...]:
                 field = [as_tuple(item, version) for item in field]
                 if all(len(item) == 1 for item in field) and type(value) is MetadataRequest:
                     field = [item[0] for item in field]
-            found.append(field)
-    return tuple(found)
+            differences.append(field)
+    return tuple(differences)
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)

@@ -62,8 +62,8 @@ def test_damaged_bytes_are_refused_exactly_when_the_whole_message_refuses_them(v
     data = encoded(version)
     damaged = [data[:size] for size in range(len(data))]
     damaged += [data[:place] + bytes([value]) + data[place + 1 :] for place in range(len(data)) for value in (0, 0xFF)]
-    for each in damaged:
-        assert outcome(decoded_in_parts, version, each) == outcome(whole, version, each)
+    for frame in damaged:
+        assert outcome(decoded_in_parts, version, frame) == outcome(whole, version, frame)
 
 
 def whole(version: int, data: bytes) -> MetadataResponse:

@@ -116,12 +116,12 @@ def test_the_retries_end() -> None:
 def test_each_next_version_is_lower() -> None:
     for offer in itertools.product(range(7), range(7)):
         with case(offer):
-            asked = ApiVersionsRequest.versions.last
+            version = ApiVersionsRequest.versions.last
             with contextlib.suppress(UnsupportedVersion):
                 while True:
-                    following = version_after_refusal(asked, refusal(offer), "broker 1")
-                    assert 0 <= following < asked
-                    asked = following
+                    following = version_after_refusal(version, refusal(offer), "broker 1")
+                    assert 0 <= following < version
+                    version = following
 
 
 # Reading the refusal itself.
@@ -133,10 +133,10 @@ def encoded(response: ApiVersionsResponse, version: int) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.parametrize("asked", [1, 2, 3, 4])
-def test_a_refusal_is_read_in_version_0(asked: int) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_refusal_is_read_in_version_0(version: int) -> None:
     wire = encoded(refusal((0, 2)), 0)
-    assert decode_api_versions(b"hdr" + wire, 3, asked) == (refusal((0, 2)), 3 + len(wire))
+    assert decode_api_versions(b"hdr" + wire, 3, version) == (refusal((0, 2)), 3 + len(wire))
 
 
 @pytest.mark.parametrize("rest", [b"", b"\1", b"\0\0\0\7", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1\0"])

@@ -97,7 +97,9 @@ def test_a_batch_with_gaps_is_read_from_its_start() -> None:
     assert [chunk.offsets for chunk in batch.chunks(max_records=1, start_offset=6)] == [[0], [5], [6], [20]]
 
 
-@pytest.mark.parametrize("codec", [each for each in Compression if each is not Compression.NONE], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "codec", [codec for codec in Compression if codec is not Compression.NONE], ids=lambda c: c.name
+)
 def test_decompression_takes_the_memory_of_its_result(codec: Compression) -> None:
     if codec is Compression.SNAPPY:
         pytest.importorskip("cramjam")

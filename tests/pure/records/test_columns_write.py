@@ -72,9 +72,9 @@ def test_keys_get_the_partitions_of_single_keys(keys: list[bytes], count: int, s
 def test_rows_without_a_timestamp_get_the_time_of_the_call() -> None:
     encoded = Rows("t", pa.record_batch({"value": [b"a", b"b"]}), NOW).encode(0, 2)
     assert (encoded.base_timestamp, encoded.max_timestamp) == (NOW, NOW)
-    some = Rows("t", pa.record_batch({"value": [b"a", b"b"], "timestamp": pa.array([None, 5], pa.int64())}), NOW)
-    assert some.encode(0, 2).base_timestamp == NOW
-    assert some.encode(1, 2).base_timestamp == 5
+    partial = Rows("t", pa.record_batch({"value": [b"a", b"b"], "timestamp": pa.array([None, 5], pa.int64())}), NOW)
+    assert partial.encode(0, 2).base_timestamp == NOW
+    assert partial.encode(1, 2).base_timestamp == 5
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

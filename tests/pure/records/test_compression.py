@@ -252,7 +252,7 @@ def test_streams_of_several_parts_are_read_to_the_end() -> None:
 
 
 def test_lz4_frames_one_after_the_other_are_read_to_the_end() -> None:
-    frames = [lz4.frame.compress(each, content_checksum=True) for each in (b"ab", b"", SAMPLES["mixed"], b"cd")]
+    frames = [lz4.frame.compress(data, content_checksum=True) for data in (b"ab", b"", SAMPLES["mixed"], b"cd")]
     skippable = struct.pack("<II", 0x184D2A5F, 3) + b"..."
     packed = frames[0] + skippable + skippable + b"".join(frames[1:]) + skippable
     assert decompress(LZ4, packed) == b"ab" + SAMPLES["mixed"] + b"cd"
@@ -351,6 +351,6 @@ def test_threads_do_not_disturb_each_other(codec: Compression) -> None:
 
 
 def test_each_compression_has_a_codec_and_old_brokers_lack_only_zstd() -> None:
-    for each in Compression:
-        codec = codec_of(each)
-        assert (codec.produce, codec.fetch) == ((7, 10) if each is ZSTD else (None, None))
+    for compression in Compression:
+        codec = codec_of(compression)
+        assert (codec.produce, codec.fetch) == ((7, 10) if codec is ZSTD else (None, None))

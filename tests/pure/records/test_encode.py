@@ -76,7 +76,7 @@ def test_a_record_is_encoded_as_in_python(
 @given(st.lists(st.tuples(st.text(max_size=80), st.none() | st.binary(max_size=300)), max_size=70))
 def test_headers_are_encoded_as_in_python(headers: list[tuple[str, bytes | None]]) -> None:
     expected = plain_encode().encode_headers(headers)
-    assert [encode.encode_headers(each) for each in (headers, tuple(headers), iter(headers))] == [expected] * 3
+    assert [encode.encode_headers(argument) for argument in (headers, tuple(headers), iter(headers))] == [expected] * 3
 
 
 @compiled_only
@@ -92,14 +92,16 @@ def test_wrong_headers_are_not_encoded(wrong: Any) -> None:
 @given(st.binary(max_size=80) | st.binary(min_size=100, max_size=300))
 def test_a_key_is_hashed_as_in_python(key: bytes) -> None:
     hashed = plain_encode().murmur2(key)
-    assert [encode.murmur2(each) for each in (key, bytearray(key), memoryview(key))] == [hashed] * 3
+    assert [encode.murmur2(argument) for argument in (key, bytearray(key), memoryview(key))] == [hashed] * 3
 
 
 @compiled_only
 @given(st.binary(max_size=80), st.integers(1, (1 << 31) - 1) | st.integers(1, 20))
 def test_a_key_has_the_partition_that_it_has_in_python(key: bytes, count: int) -> None:
     partition = plain_encode().partition_for_key(key, count)
-    assert [encode.partition_for_key(each, count) for each in (key, bytearray(key), memoryview(key))] == [partition] * 3
+    assert [encode.partition_for_key(argument, count) for argument in (key, bytearray(key), memoryview(key))] == [
+        partition
+    ] * 3
 
 
 @pytest.mark.parametrize("is_plain", [False, True])

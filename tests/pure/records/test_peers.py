@@ -57,8 +57,8 @@ def aiokafka_in_python() -> Peer:
 
 @pytest.fixture(params=[kafka_python, aiokafka, aiokafka_in_python], ids=lambda make: make.__name__)
 def peer(request: pytest.FixtureRequest) -> Peer:
-    made: Peer = request.param()
-    return made
+    peer: Peer = request.param()
+    return peer
 
 
 @pytest.fixture(params=Compression, ids=lambda codec: codec.name.lower())
@@ -80,15 +80,15 @@ def built_by(peer: Peer, codec: Compression) -> bytes:
 
 def read_by(peer: Peer, data: bytes) -> list[tuple[int, bytes | None, bytes | None, tuple[Header, ...]]]:
     records = peer.read(data)
-    found = []
+    decoded = []
     while records.has_next():
         batch = records.next_batch()
         assert batch.validate_crc()
         for record in batch:
             headers = tuple(Header(key, value) for key, value in record.headers)
-            found.append((record.timestamp, record.key, record.value, headers))
-            assert record.offset == 1000 + len(found) - 1
-    return found
+            decoded.append((record.timestamp, record.key, record.value, headers))
+            assert record.offset == 1000 + len(decoded) - 1
+    return decoded
 
 
 def test_their_batch_is_read(peer: Peer, codec: Compression) -> None:

@@ -19,14 +19,14 @@ def batch_of(timestamp_type: TimestampType = TimestampType.CREATE_TIME) -> Recor
 @pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
 def test_a_scan_finds_what_decoding_finds(timestamp_type: TimestampType) -> None:
     batch = batch_of(timestamp_type)
-    found = list(scan(batch, batch.body(1_000)))
+    spans = list(scan(batch, batch.body(1_000)))
     columns = batch.columns(1_000)
-    assert [each.offset for each in found] == columns.offsets == [7, 8, 9]
-    assert [each.timestamp for each in found] == columns.timestamps
-    assert [each.key for each in found] == columns.keys
-    assert [each.has_value for each in found] == [value is not None for value in columns.values]
-    assert [each.start for each in found] == [0, *(each.end for each in found[:-1])]
-    assert found[-1].end == len(batch.body(1_000))
+    assert [span.offset for span in spans] == columns.offsets == [7, 8, 9]
+    assert [span.timestamp for span in spans] == columns.timestamps
+    assert [span.key for span in spans] == columns.keys
+    assert [span.has_value for span in spans] == [value is not None for value in columns.values]
+    assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+    assert spans[-1].end == len(batch.body(1_000))
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,20 @@ def outcome(function: Callable[[], object]) -> Outcome:
 
 def columns_of(build: Build, data: bytes) -> Outcome:
     def decode() -> object:
-        found = []
+        outcomes = []
         for batch in build.records.split_batches(data):
-            made = batch.columns()
-            found.append((made.offsets, made.timestamps, made.keys, made.values, made.headers, made.header_count))
-        return found
+            columns = batch.columns()
+            outcomes.append(
+                (
+                    columns.offsets,
+                    columns.timestamps,
+                    columns.keys,
+                    columns.values,
+                    columns.headers,
+                    columns.header_count,
+                )
+            )
+        return outcomes
 
     return outcome(decode)
 
@@ -92,8 +101,8 @@ def spans_of(build: Build, data: bytes) -> Outcome:
 
 def decoded(build: Build, body: bytes, count: int, base_timestamp: int = 0, first_delta: int = 0) -> Outcome:
     def decode() -> object:
-        made, end = build.records.decode_records(body, 0, count, 5, base_timestamp, None, first_delta)
-        return made.offsets, made.timestamps, made.keys, made.values, made.headers, end
+        columns, end = build.records.decode_records(body, 0, count, 5, base_timestamp, None, first_delta)
+        return columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, end
 
     return outcome(decode)
 
@@ -161,10 +170,10 @@ def test_both_builds_read_the_same_from_any_bytes(body: bytes, count: int) -> No
 @example([0], 1)
 def test_both_builds_accept_the_same_offset_deltas(deltas: list[int], first_delta: int) -> None:
     body = bytes(records.encode_records(0, deltas, [None] * len(deltas), [None] * len(deltas), offset_deltas=deltas))
-    found = decoded(THIS, body, len(deltas), first_delta=first_delta)
-    assert found == decoded(plain(), body, len(deltas), first_delta=first_delta)
+    outcome = decoded(THIS, body, len(deltas), first_delta=first_delta)
+    assert outcome == decoded(plain(), body, len(deltas), first_delta=first_delta)
     increasing = all(low < high for low, high in pairwise([first_delta - 1, *deltas]))
-    assert found[0] == ("returned" if increasing else "CorruptRecord")
+    assert outcome[0] == ("returned" if increasing else "CorruptRecord")
 
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -175,9 +184,9 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 @example(-(1 << 63), -1)
 def test_both_builds_accept_timestamps_of_64_bits(base: int, delta: int) -> None:
     body = bytes(records.encode_records(0, [delta], [None], [None]))
-    found = decoded(THIS, body, 1, base)
-    assert found == decoded(plain(), body, 1, base)
-    assert found[0] == ("returned" if -(1 << 63) <= base + delta < 1 << 63 else "CorruptRecord")
+    outcome = decoded(THIS, body, 1, base)
+    assert outcome == decoded(plain(), body, 1, base)
+    assert outcome[0] == ("returned" if -(1 << 63) <= base + delta < 1 << 63 else "CorruptRecord")
 
 
 @given(st.binary(max_size=100) | st.binary(min_size=250, max_size=300))

@@ -20,8 +20,8 @@ def test_plain_sends_name_and_password_in_one_message() -> None:
 
 def test_oauthbearer_sends_the_token_in_one_message() -> None:
     exchange = OAuthBearerExchange(Secret("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="))
-    said = b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
-    assert exchange.begin() == said
+    first_message = b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
+    assert exchange.begin() == first_message
     assert exchange.received(b"") is None
     assert "vF9" not in repr(exchange)
 

@@ -34,9 +34,9 @@ def proved(exchange: ScramExchange, server_first: bytes = SERVER_FIRST) -> bytes
     exchange.begin()
     step = exchange.received(server_first)
     assert isinstance(step, Derivation)
-    said = exchange.derived(derive(step))
-    assert isinstance(said, bytes)
-    return said
+    client_message = exchange.derived(derive(step))
+    assert isinstance(client_message, bytes)
+    return client_message
 
 
 class Server:

@@ -62,16 +62,16 @@ def decoded(
     batches: Sequence[bytes | RecordBatch], low: int = 0, high: int = FOREVER, *columns: str
 ) -> list[dict[str, Any]]:
     """Return the rows of the batches of a partition, as Spark gets them."""
-    wanted = [(batch if isinstance(batch, RecordBatch) else RecordBatch(batch), None) for batch in batches]
-    return rows([Fetched(Range(ORDERS, low, high), wanted)], decoder(*columns))
+    pairs = [(batch if isinstance(batch, RecordBatch) else RecordBatch(batch), None) for batch in batches]
+    return rows([Fetched(Range(ORDERS, low, high), pairs)], decoder(*columns))
 
 
 def rows(fetched: Sequence[Fetched], using: Decoder) -> list[dict[str, Any]]:
-    made = [*using.decode(fetched), *using.rest()]
-    for batch in made:
+    batches_of_rows = [*using.decode(fetched), *using.rest()]
+    for batch in batches_of_rows:
         assert batch.schema == using.schema
         batch.validate(full=True)
-    return [row for batch in made for row in batch.to_pylist()]
+    return [row for batch in batches_of_rows for row in batch.to_pylist()]
 
 
 def one_by_one(batch: RecordBatch, partition: TopicPartition = ORDERS) -> Iterator[dict[str, Any]]:
@@ -173,8 +173,8 @@ def batch_with(packed: RecordBatch) -> Batch:
 
 def test_nulls_stay_nulls_and_empty_stays_empty() -> None:
     content = [(1, None, b"", ()), (2, b"", None, ()), (3, None, None, ()), (4, b"k", b"v", ())]
-    found = decoded([encode_batch(content)], 0, FOREVER, "key", "value")
-    assert found == [
+    columns = decoded([encode_batch(content)], 0, FOREVER, "key", "value")
+    assert columns == [
         {"key": None, "value": b""},
         {"key": b"", "value": None},
         {"key": None, "value": None},
@@ -202,14 +202,14 @@ def test_each_column_can_be_read_alone(column: str) -> None:
 def test_rows_of_several_partitions_share_a_record_batch() -> None:
     others = [TopicPartition("orders", 0), TopicPartition("payments", 9)]
     fetched = [
-        Fetched(Range(each, 0, FOREVER), [(RecordBatch(encode_batch([(1, None, b"v", ())] * 3)), None)])
-        for each in others
+        Fetched(Range(partition, 0, FOREVER), [(RecordBatch(encode_batch([(1, None, b"v", ())] * 3)), None)])
+        for partition in others
     ]
     using = decoder("topic", "partition", "offset")
-    made = [*using.decode(fetched), *using.rest()]
-    assert len(made) == 1
-    assert [tuple(row.values()) for row in made[0].to_pylist()] == [
-        (each.topic, each.partition, offset) for each in others for offset in range(3)
+    batches_of_rows = [*using.decode(fetched), *using.rest()]
+    assert len(batches_of_rows) == 1
+    assert [tuple(row.values()) for row in batches_of_rows[0].to_pylist()] == [
+        (partition.topic, partition.partition, offset) for partition in others for offset in range(3)
     ]
 
 
@@ -222,14 +222,14 @@ def test_records_of_aborted_transactions_and_markers_are_left_out() -> None:
         encode_batch([(1, None, b"committed later", ())], base_offset=5, producer_id=5, transactional=True),
     ]
     aborted = AbortedTransactions([AbortedTransaction(producer_id=5, first_offset=0)])
-    fetched = Fetched(Range(ORDERS, 0, FOREVER), [(RecordBatch(each), aborted) for each in log])
-    found = rows([fetched], decoder("value", "offset"))
-    assert [(row["offset"], row["value"]) for row in found] == [
+    fetched = Fetched(Range(ORDERS, 0, FOREVER), [(RecordBatch(data), aborted) for data in log])
+    committed = rows([fetched], decoder("value", "offset"))
+    assert [(row["offset"], row["value"]) for row in committed] == [
         (2, b"of another"),
         (3, b"of another"),
         (5, b"committed later"),
     ]
-    uncommitted = rows([Fetched(fetched.range, [(RecordBatch(each), None) for each in log])], decoder("offset"))
+    uncommitted = rows([Fetched(fetched.range, [(RecordBatch(data), None) for data in log])], decoder("offset"))
     assert [row["offset"] for row in uncommitted] == [0, 1, 2, 3, 5]
 
 
@@ -237,10 +237,10 @@ def test_records_of_aborted_transactions_and_markers_are_left_out() -> None:
 def test_messages_of_the_old_formats_are_read(codec: Compression) -> None:
     plain = [message(1, offset, b"k", b"v%d" % offset) for offset in range(5)]
     log = plain if codec is Compression.NONE else [wrapper(1, 4, b"".join(plain), codec)]
-    batches = [RecordBatch(each) for each in log]
-    found = decoded(batches, 1, 4)
-    assert found == [row for batch in batches for row in one_by_one(batch) if 1 <= row["offset"] < 4]
-    assert [row["value"] for row in found] == [b"v1", b"v2", b"v3"]
+    batches = [RecordBatch(data) for data in log]
+    result = decoded(batches, 1, 4)
+    assert result == [row for batch in batches for row in one_by_one(batch) if 1 <= row["offset"] < 4]
+    assert [row["value"] for row in result] == [b"v1", b"v2", b"v3"]
 
 
 @dataclass
@@ -337,9 +337,11 @@ def test_records_with_many_headers_become_several_record_batches() -> None:
     rows = [(1, None, b"v", [("h", None)] * count) for count in counts]
     using = decoder("offset", "headers")
     fetched = [Fetched(Range(ORDERS, 1, FOREVER), [(RecordBatch(encode_batch(rows)), None)])]
-    found = [*using.decode(fetched), *using.rest()]
-    assert [batch.column("offset").to_pylist() for batch in found] == [[1], [2, 3], [4, 5]]
-    assert [len(each or ()) for batch in found for each in batch.column("headers").to_pylist()] == counts[1:]
+    batches_of_rows = [*using.decode(fetched), *using.rest()]
+    assert [batch.column("offset").to_pylist() for batch in batches_of_rows] == [[1], [2, 3], [4, 5]]
+    assert [
+        len(headers or ()) for batch in batches_of_rows for headers in batch.column("headers").to_pylist()
+    ] == counts[1:]
 
 
 def test_a_record_with_too_many_headers_is_reported_before_they_are_decoded() -> None:

@@ -11,11 +11,11 @@ from aiokafka_lite.spark.options import Properties
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
 
-@pytest.mark.parametrize(("given", "seconds"), [({}, 900.0), ({"transaction.timeout.ms": "5000"}, 5.0)])
+@pytest.mark.parametrize(("options", "seconds"), [({}, 900.0), ({"transaction.timeout.ms": "5000"}, 5.0)])
 def test_the_transaction_timeout_is_15_minutes_unless_the_option_is_given(
-    given: dict[str, str], seconds: float
+    options: dict[str, str], seconds: float
 ) -> None:
-    config = make_transactional_producer(Properties(SERVERS | given), "query-0").config
+    config = make_transactional_producer(Properties(SERVERS | options), "query-0").config
     assert (config.transactional_id, config.transaction_timeout) == ("query-0", seconds)
 
 

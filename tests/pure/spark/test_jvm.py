@@ -90,8 +90,8 @@ def test_a_java_without_the_vector_module_is_started_without_that_argument(
     jvm.use_java()
     shim = Path(os.environ["JAVA_HOME"])
     assert shim != home
-    said = subprocess.run([shim / "bin" / "java", *LAUNCHED_BY_SPARK], capture_output=True, text=True, check=True)
-    assert said.stdout.splitlines() == [each for each in LAUNCHED_BY_SPARK if each != jvm.VECTOR]
+    completed = subprocess.run([shim / "bin" / "java", *LAUNCHED_BY_SPARK], capture_output=True, text=True, check=True)
+    assert completed.stdout.splitlines() == [argument for argument in LAUNCHED_BY_SPARK if argument != jvm.VECTOR]
 
 
 def test_a_complete_java_is_used_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

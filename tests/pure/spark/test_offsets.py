@@ -35,19 +35,19 @@ def p(number: int) -> TopicPartition:
     return TopicPartition("t", number)
 
 
-def plan(*sizes: int, records_per_task: int = 50_000, **given: int) -> list[list[tuple[int, int, int]]]:
-    """Tasks for partitions of these sizes, as (partition, start, end)."""
-    wanted = [Range(p(number), 0, size) for number, size in enumerate(sizes)]
-    made = tasks(wanted, records_per_task=records_per_task, **given)  # type: ignore[arg-type]
-    return [[(each.partition.partition, each.start, each.end) for each in task] for task in made]
+def plan(*sizes: int, records_per_task: int = 50_000, **limits: int) -> list[list[tuple[int, int, int]]]:
+    """Return tasks for partitions of these sizes, as (partition, start, end)."""
+    unsplit = [Range(p(number), 0, size) for number, size in enumerate(sizes)]
+    planned = tasks(unsplit, records_per_task=records_per_task, **limits)  # type: ignore[arg-type]
+    return [[(range_.partition.partition, range_.start, range_.end) for range_ in task] for task in planned]
 
 
-def covered(made: list[Task]) -> dict[TopicPartition, list[tuple[int, int]]]:
-    found: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
-    for task in made:
-        for each in task:
-            found[each.partition].append((each.start, each.end))
-    return found
+def covered(planned: list[Task]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    pieces: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    for task in planned:
+        for range_ in task:
+            pieces[range_.partition].append((range_.start, range_.end))
+    return pieces
 
 
 # Tasks.
@@ -67,23 +67,23 @@ def test_every_offset_is_read_once_and_in_order_with_any_options(
     most: int | None,
     records_per_task: int,
 ) -> None:
-    wanted = ranges(start, end)
+    unsplit = ranges(start, end)
     options = {"min_partitions": min_partitions, "max_records_per_partition": most}
-    made = tasks(wanted, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
-    assert made == tasks(wanted, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
-    for each in wanted:
-        pieces = covered(made)[each.partition]
-        assert pieces[0][0] == each.start
-        assert pieces[-1][1] == each.end
+    planned = tasks(unsplit, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
+    assert planned == tasks(unsplit, records_per_task=records_per_task, **options)  # type: ignore[arg-type]
+    for range_ in unsplit:
+        pieces = covered(planned)[range_.partition]
+        assert pieces[0][0] == range_.start
+        assert pieces[-1][1] == range_.end
         assert all(low < high for low, high in pieces)
         assert all(before[1] == after[0] for before, after in pairwise(pieces))
-    assert set(covered(made)) == {each.partition for each in wanted}
-    assert all(len({each.partition for each in task}) == len(task) for task in made)
-    total = sum(each.size for each in wanted)
+    assert set(covered(planned)) == {range_.partition for range_ in unsplit}
+    assert all(len({range_.partition for range_ in task}) == len(task) for task in planned)
+    total = sum(range_.size for range_ in unsplit)
     if most is not None:
-        assert all(sum(each.size for each in task) <= most for task in made)
+        assert all(sum(range_.size for range_ in task) <= most for task in planned)
     if min_partitions is not None and total:
-        assert len(made) >= min(min_partitions, total)
+        assert len(planned) >= min(min_partitions, total)
 
 
 def test_small_ranges_share_a_task_and_a_large_one_has_its_own() -> None:
@@ -184,9 +184,9 @@ IDS = {"a": bytes(range(16)), "b": b"\xff" * 16}
 @given(offset_maps)
 def test_topic_ids_survive_the_checkpoint_of_every_topic_with_offsets(offsets: dict[TopicPartition, int]) -> None:
     written = json.loads(json.dumps(to_json(offsets, IDS)))
-    named = {partition.topic for partition in offsets}
+    topics = {partition.topic for partition in offsets}
     assert from_json(written) == offsets
-    assert topic_ids_of(written) == {topic: topic_id for topic, topic_id in IDS.items() if topic in named}
+    assert topic_ids_of(written) == {topic: topic_id for topic, topic_id in IDS.items() if topic in topics}
 
 
 def test_sparks_own_connector_finds_no_partition_in_a_topic_id() -> None:
@@ -204,9 +204,9 @@ def test_a_topic_is_another_one_only_if_both_ids_are_known() -> None:
 
 
 def test_tasks_have_the_id_of_their_topic() -> None:
-    wanted = ranges({}, {TopicPartition("a", 0): 9, TopicPartition("c", 0): 4}, IDS)
-    made = tasks(wanted, max_records_per_partition=5, records_per_task=5)
-    assert [(each.partition.topic, each.topic_id) for task in made for each in task] == [
+    unsplit = ranges({}, {TopicPartition("a", 0): 9, TopicPartition("c", 0): 4}, IDS)
+    planned = tasks(unsplit, max_records_per_partition=5, records_per_task=5)
+    assert [(range_.partition.topic, range_.topic_id) for task in planned for range_ in task] == [
         ("a", IDS["a"]),
         ("a", IDS["a"]),
         ("c", bytes(16)),

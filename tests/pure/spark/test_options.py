@@ -29,12 +29,12 @@ BARE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 SINK = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
-def batch(**given: str) -> options.BatchRead:
-    return options.batch_read(BARE | {name.replace("__", "."): value for name, value in given.items()})
+def batch(**settings: str) -> options.BatchRead:
+    return options.batch_read(BARE | {name.replace("__", "."): value for name, value in settings.items()})
 
 
-def stream(**given: str) -> options.StreamRead:
-    return options.stream_read(BARE | {name.replace("__", "."): value for name, value in given.items()})
+def stream(**settings: str) -> options.StreamRead:
+    return options.stream_read(BARE | {name.replace("__", "."): value for name, value in settings.items()})
 
 
 def test_defaults_are_those_of_sparks_connector() -> None:
@@ -55,8 +55,8 @@ def test_defaults_are_those_of_sparks_connector() -> None:
 
 
 def test_names_count_in_any_case_as_spark_lowers_them() -> None:
-    given = BARE | {"FailOnDataLoss": "FALSE", "minpartitions": "8", "STARTINGOFFSETS": " Earliest"}
-    read = options.stream_read(given)
+    settings = BARE | {"FailOnDataLoss": "FALSE", "minpartitions": "8", "STARTINGOFFSETS": " Earliest"}
+    read = options.stream_read(settings)
     assert (read.fail_on_data_loss, read.min_partitions, read.starting) == (False, 8, Edge.EARLIEST)
 
 
@@ -124,17 +124,17 @@ def test_every_option_can_be_given() -> None:
         if name in others:
             continue
         value = "true" if name in switches else examples.get(name, "1024")
-        given = {**BARE, name: value}
+        settings = {**BARE, name: value}
         if options.Scope.BATCH_READ in scope:
-            assert options.batch_read(given)
+            assert options.batch_read(settings)
         if options.Scope.STREAM_READ in scope:
-            assert options.stream_read(given)
+            assert options.stream_read(settings)
         if options.Scope.WRITE in scope:
             assert options.write({**SINK, name: value})
 
 
 @pytest.mark.parametrize(
-    "given, complaint",
+    "settings, complaint",
     [
         ({}, "exactly one of the options subscribe, subscribePattern, assign is required, got none"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "got subscribe and assign"),
@@ -185,8 +185,8 @@ def test_every_option_can_be_given() -> None:
         ({"subscribe": "t", "maxTriggerDelay": "9" * 400 + "d"}, "must be a number with a unit"),
     ],
 )
-def test_a_wrong_read_option_is_refused_with_what_to_write(given: dict[str, str], complaint: str) -> None:
-    whole = {"kafka.bootstrap.servers": "localhost:9092", **given}
+def test_a_wrong_read_option_is_refused_with_what_to_write(settings: dict[str, str], complaint: str) -> None:
+    whole = {"kafka.bootstrap.servers": "localhost:9092", **settings}
     for parse in (options.batch_read, options.stream_read, options.check_read):
         with pytest.raises(ConfigurationError) as raised:
             parse(whole)
@@ -200,9 +200,9 @@ def test_an_unknown_option_is_answered_with_the_options_of_the_query() -> None:
 
 
 def test_bootstrap_servers_are_required() -> None:
-    for parse, given in ((options.batch_read, {"subscribe": "t"}), (options.write, {"topic": "t"})):
+    for parse, settings in ((options.batch_read, {"subscribe": "t"}), (options.write, {"topic": "t"})):
         with pytest.raises(ConfigurationError, match=r'write .option\("kafka.bootstrap.servers"'):
-            parse(given)
+            parse(settings)
 
 
 def test_a_batch_ends_and_a_stream_does_not() -> None:
@@ -256,33 +256,38 @@ def test_limits_of_a_trigger_are_ignored_with_a_warning_in_a_batch(caplog: pytes
 
 
 def test_options_of_spark_itself_are_accepted() -> None:
-    given = SINK | {"topic": "t", "checkpointLocation": "/x", "queryName": "q", "asyncProgressTrackingEnabled": "true"}
-    assert options.write(given | {"_asyncProgressTrackingOverrideSinkSupportCheck": "true"}).topic == "t"
+    settings = SINK | {
+        "topic": "t",
+        "checkpointLocation": "/x",
+        "queryName": "q",
+        "asyncProgressTrackingEnabled": "true",
+    }
+    assert options.write(settings | {"_asyncProgressTrackingOverrideSinkSupportCheck": "true"}).topic == "t"
 
 
 def test_the_delivery_is_at_least_once_unless_the_option_says_exactly_once() -> None:
-    given = SINK | {"topic": "t"}
-    assert options.write(given).transactional_id_prefix is None
-    assert options.write(given | {"delivery": "at-least-once"}).transactional_id_prefix is None
-    assert options.write(given | {"delivery": "Exactly-Once"}).transactional_id_prefix == "kafka-lite"
-    named = given | {"delivery": "exactly-once", "transactionalIdPrefix": "orders"}
-    assert options.write(named).transactional_id_prefix == "orders"
+    settings = SINK | {"topic": "t"}
+    assert options.write(settings).transactional_id_prefix is None
+    assert options.write(settings | {"delivery": "at-least-once"}).transactional_id_prefix is None
+    assert options.write(settings | {"delivery": "Exactly-Once"}).transactional_id_prefix == "kafka-lite"
+    transactional = settings | {"delivery": "exactly-once", "transactionalIdPrefix": "orders"}
+    assert options.write(transactional).transactional_id_prefix == "orders"
 
 
 @pytest.mark.parametrize(
-    "given, complaint",
+    "settings, complaint",
     [
         ({"delivery": "once"}, "option delivery must be at-least-once or exactly-once, got 'once'"),
         ({"transactionalIdPrefix": "orders"}, r"transactionalIdPrefix requires .option\('delivery', 'exactly-once'\)"),
     ],
 )
-def test_a_wrong_delivery_is_refused(given: dict[str, str], complaint: str) -> None:
+def test_a_wrong_delivery_is_refused(settings: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
-        options.write(SINK | {"topic": "t"} | given)
+        options.write(SINK | {"topic": "t"} | settings)
 
 
 def test_properties_that_only_javas_clients_have_are_dropped() -> None:
-    given = {
+    settings = {
         "kafka.Max.Poll.Records": "500",
         "kafka.receive.buffer.bytes": "65536",
         "kafka.client.dns.lookup": "use_all_dns_ips",
@@ -293,11 +298,11 @@ def test_properties_that_only_javas_clients_have_are_dropped() -> None:
         "kafka.compression.level": "3",
         "kafka.security.providers": "com.example.Provider",
     }
-    kept = {"kafka.client.id": "mine", "kafka.retries": "5"}
-    for parsed in (options.batch_read(BARE | given | kept), options.write(SINK | given | kept)):
+    effective = {"kafka.client.id": "mine", "kafka.retries": "5"}
+    for parsed in (options.batch_read(BARE | settings | effective), options.write(SINK | settings | effective)):
         assert parsed.properties == {"bootstrap.servers": "localhost:9092", "client.id": "mine", "retries": "5"}
-    assert options.without_effect(BARE | given | kept) == sorted(name.lower() for name in given)
-    assert options.without_effect(BARE | kept) == []
+    assert options.without_effect(BARE | settings | effective) == sorted(name.lower() for name in settings)
+    assert options.without_effect(BARE | effective) == []
 
 
 def test_no_value_of_a_property_is_ever_shown() -> None:

@@ -48,9 +48,9 @@ class Probe(Component):
 def loop() -> Iterator[WorkerLoop]:
     """A loop that closes a component as soon as it has no lease."""
     Probe.made = 0
-    made = WorkerLoop(idle_timeout=0.0)
-    yield made
-    made.close()
+    loop = WorkerLoop(idle_timeout=0.0)
+    yield loop
+    loop.close()
 
 
 def test_leases_of_one_key_share_a_component(loop: WorkerLoop) -> None:
@@ -71,8 +71,8 @@ def test_concurrent_leases_start_a_component_once(loop: WorkerLoop) -> None:
             return service
 
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: use(), range(8)))
-    assert len(found) == Probe.made == 1
+        services = set(pool.map(lambda _: use(), range(8)))
+    assert len(services) == Probe.made == 1
 
 
 def test_an_unused_component_is_closed(loop: WorkerLoop) -> None:
@@ -136,7 +136,7 @@ def test_objects_are_frozen_once_per_process(monkeypatch: pytest.MonkeyPatch) ->
     worker_loop.freeze_gc()
     after = gc.get_freeze_count()
     assert after > before
-    kept = [[] for _ in range(1000)]
+    objects = [[] for _ in range(1000)]
     worker_loop.freeze_gc()
     assert gc.get_freeze_count() <= after  # less if a frozen object was freed
-    assert kept
+    assert objects

@@ -96,7 +96,7 @@ def bytes_column(values: Sequence[bytes | None]) -> BytesColumn:
 
 
 def int64_array(numbers: Sequence[int]) -> Any:
-    """Numbers as a NumPy array."""
+    """Return numbers as a NumPy array."""
     return extra("numpy").array(numbers, dtype="int64")
 
 
@@ -120,9 +120,9 @@ def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: b
     not fit into microseconds.
     """
     pa, types = extra("pyarrow"), arrow_types()
-    wanted = column_names(names, headers=headers)
-    arrays = [_FROM_LISTS[name](records, types[name]) for name in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, types[name]) for name in wanted]))
+    columns = column_names(names, headers=headers)
+    arrays = [_FROM_LISTS[name](records, types[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, types[name]) for name in columns]))
 
 
 def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
@@ -130,11 +130,11 @@ def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
 
     Raises ConfigurationError for an unknown column.
     """
-    wanted = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
-    for name in wanted:
+    columns = list(SPARK_COLUMNS if names is None else names) + (["headers"] if headers else [])
+    for name in columns:
         if name not in READ_COLUMNS:
             raise ConfigurationError(must_be("columns", f"some of {', '.join(READ_COLUMNS)}", names))
-    return wanted
+    return columns
 
 
 def _repeated(value: str | int, count: int, kind: Any) -> Any:
@@ -264,15 +264,15 @@ class ArrowDecoder:
         Raises the error of ``corrupt`` for bytes that are not records. Then nothing is kept.
         """
         try:
-            made = [each for packed in batches for each in self.add(packed)]
-            made += self.rest()
+            parts = [part for packed in batches for part in self.add(packed)]
+            parts += self.rest()
         except BaseException:
             self._batches, self._bodies = [], []
             self._rows = self._bytes = 0
             raise
-        if len(made) < 2:
-            return made[0] if made else None
-        whole: pyarrow.RecordBatch = extra("pyarrow").Table.from_batches(made).combine_chunks().to_batches()[0]
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        whole: pyarrow.RecordBatch = extra("pyarrow").Table.from_batches(parts).combine_chunks().to_batches()[0]
         return whole
 
     def add(self, packed: PackedBatch) -> Iterator[pyarrow.RecordBatch]:
@@ -319,16 +319,16 @@ class ArrowDecoder:
         chunks = packed.batch.chunks(self._max_decompressed_size)
         while True:
             try:
-                found = next(chunks, None)
+                chunk = next(chunks, None)
             except ProtocolError as error:
                 raise self._corrupt(packed, str(error)) from error
-            if found is None:
+            if chunk is None:
                 return
-            wanted = slice(bisect_left(found.offsets, packed.low), bisect_left(found.offsets, packed.high))
-            if wanted.start < wanted.stop:
+            rows = slice(bisect_left(chunk.offsets, packed.low), bisect_left(chunk.offsets, packed.high))
+            if rows.start < rows.stop:
                 topic, partition = packed.partition
-                lists = (found.offsets, found.timestamps, found.keys, found.values, found.headers)
-                records = _Lists(topic, partition, packed.batch.timestamp_type, *(column[wanted] for column in lists))  # type: ignore[arg-type]
+                lists = (chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, chunk.headers)
+                records = _Lists(topic, partition, packed.batch.timestamp_type, *(column[rows] for column in lists))  # type: ignore[arg-type]
                 yield to_arrow(records, self._names)
 
 
@@ -366,8 +366,8 @@ class _PackedRecords:
         rows = int(self._counts.sum())
         table = np.frombuffer(extra("pyarrow").allocate_buffer(8 * 8 * rows), np.int64).reshape(8, rows)
         position = first = 0
-        for each, body in zip(self.batches, bodies):
-            batch, time = each.batch, each.batch.append_time
+        for packed, body in zip(self.batches, bodies):
+            batch, time = packed.batch, packed.batch.append_time
             is_done = find_fields(
                 body,
                 position,
@@ -381,7 +381,7 @@ class _PackedRecords:
             )
             if not is_done:
                 return False
-            position, first = position + each.size, first + batch.count
+            position, first = position + packed.size, first + batch.count
         self.data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
         self._octets = np.frombuffer(self.data, np.uint8)
         self.keys_at, self.key_sizes, self.values_at, self.value_sizes, self._headers_at, self._ends = table[2:]
@@ -489,7 +489,7 @@ class _PackedRecords:
         return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64), after
 
     def _blobs(self, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Keys or values: their sizes (-1 for null), where their bytes begin, and where they end."""
+        """Return the sizes of keys or values (-1 for null), where their bytes begin, and where they end."""
         sizes, at = self._varints(at)
         self._refuse((sizes < -1) | (sizes > ends - at), "a key or value is longer than its record")
         return sizes, at, at + extra("numpy").maximum(sizes, 0)
@@ -510,9 +510,7 @@ class _PackedRecords:
         # With log append time, the header's highest timestamp is the broker's time. The other timestamps are the
         # client's.
         of_log = [batch.batch.timestamp_type is TimestampType.LOG_APPEND_TIME for batch in self.batches]
-        bases = [
-            each.batch.max_timestamp if log else each.batch.base_timestamp for each, log in zip(self.batches, of_log)
-        ]
+        bases = [run.batch.max_timestamp if log else run.batch.base_timestamp for run, log in zip(self.batches, of_log)]
         if any(of_log):
             deltas = extra("numpy").where(self._per_record(of_log), 0, deltas)
         return self._per_record(bases) + deltas
@@ -529,19 +527,19 @@ class _PackedRecords:
         """Set ``headers``: the headers of the wanted records, None for a record without headers. Record by record."""
         at, ends = self.chosen(self._headers_at), self.chosen(self._ends)
         data = bytes(self.data)
-        made: list[tuple[Header, ...] | None] = [None] * len(self)
+        headers: list[tuple[Header, ...] | None] = [None] * len(self)
         names: dict[bytes, str] = {}
         for row in extra("numpy").nonzero(self._octets[at])[0].tolist():
             record = row if self.rows is None else int(self.rows[row])
             try:
-                made[row], after = decode_headers(data, int(at[row]), names)
+                headers[row], after = decode_headers(data, int(at[row]), names)
             except (CorruptRecord, IndexError) as error:
                 self._refuse_row(record, f"a header cannot be decoded: {error}")
             except TooManyHeaders as error:
                 self._refuse_row(record, f"a record has {error.count} headers; at most {MAX_HEADERS} can be read")
             if after != ends[row]:
                 self._refuse_row(record, "the headers of a record do not end where the record does")
-        self.headers = made
+        self.headers = headers
 
     def _refuse(self, wrong: Numbers, reason: str) -> None:
         if wrong.any():
@@ -552,7 +550,7 @@ class _PackedRecords:
 
 
 def _blob_column(records: _PackedRecords, sizes: Numbers, at: Numbers) -> Any:
-    """Keys or values as a binary array."""
+    """Return keys or values as a binary array."""
     pa, np = extra("pyarrow"), extra("numpy")
     sizes, at = records.chosen(sizes), records.chosen(at)
     count = len(sizes)

@@ -72,17 +72,17 @@ class Rows:
         self._topic = topic
         names = batch.schema.names
         if wrong := [name for name in names if name not in WRITE_COLUMNS or names.count(name) > 1]:
-            known = f"{', '.join(WRITE_COLUMNS)}, each at most once"
-            raise SerializationError(must_be(f"columns of records for topic {topic!r}", f"some of {known}", wrong[0]))
+            allowed = f"{', '.join(WRITE_COLUMNS)}, each at most once"
+            raise SerializationError(must_be(f"columns of records for topic {topic!r}", f"some of {allowed}", wrong[0]))
         if "value" not in names:
             raise SerializationError(f"column 'value' of records for topic {topic!r} is required")
-        given: Mapping[str, Any] = dict(zip(names, batch.columns))
+        columns: Mapping[str, Any] = dict(zip(names, batch.columns))
         self.count: int = batch.num_rows
-        self.values: Any = self._bytes("value", given["value"])
-        self.keys = self._bytes("key", given["key"]) if "key" in given else None
-        self.headers = self._headers(given["headers"]) if "headers" in given else None
-        self.partitions: Any | None = self._partitions(given["partition"]) if "partition" in given else None
-        self.timestamps = self._timestamps(given["timestamp"], now) if "timestamp" in given else None
+        self.values: Any = self._bytes("value", columns["value"])
+        self.keys = self._bytes("key", columns["key"]) if "key" in columns else None
+        self.headers = self._headers(columns["headers"]) if "headers" in columns else None
+        self.partitions: Any | None = self._partitions(columns["partition"]) if "partition" in columns else None
+        self.timestamps = self._timestamps(columns["timestamp"], now) if "timestamp" in columns else None
         self._now = now
         self._numbers: Numbers | None = None
         self._ends: Numbers | None = None
@@ -96,23 +96,23 @@ class Rows:
             sizes = sizes + _lengths(self.headers, null=0)
         return sizes
 
-    def unknown_partition(self, known: Container[int]) -> int | None:
-        """Return the first partition of a row that is not in ``known``; None if there is none."""
+    def unknown_partition(self, partitions: Container[int]) -> int | None:
+        """Return the first partition of a row that is not in ``partitions``; None if there is none."""
         if self.partitions is None:
             return None
-        named: list[int] = self.partitions.drop_null().unique().to_pylist()
-        return next((number for number in named if number not in known), None)
+        row_partitions: list[int] = self.partitions.drop_null().unique().to_pylist()
+        return next((number for number in row_partitions if number not in partitions), None)
 
     def take(self, indexes: Numbers) -> Rows:
         """Return the rows with these indexes, in that order, without their partitions. Use the result only for
         encoding.
         """
-        taken = object.__new__(Rows)
-        taken._topic, taken._now, taken.count = self._topic, self._now, len(indexes)
-        taken.values, taken.keys, taken.headers = self.values, self.keys, self.headers
-        taken.timestamps, taken.partitions = self.timestamps, None
-        taken._numbers, taken._ends = indexes, None
-        return taken
+        rows = object.__new__(Rows)
+        rows._topic, rows._now, rows.count = self._topic, self._now, len(indexes)
+        rows.values, rows.keys, rows.headers = self.values, self.keys, self.headers
+        rows.timestamps, rows.partitions = self.timestamps, None
+        rows._numbers, rows._ends = indexes, None
+        return rows
 
     def encode(self, start: int, stop: int, max_bytes: int = INT32_MAX) -> EncodedRecords:
         """Return the rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
@@ -124,10 +124,10 @@ class Rows:
         keys = None if self.keys is None else _buffers(self.keys)
         headers = None if self.headers is None else _buffers(self.headers)
         limit, columns = HEADER_SIZE + max_bytes, (keys, _buffers(self.values), headers)
-        made = append_rows(buffer, limit, start, stop, self._numbers, self._now, self.timestamps, *columns)
-        if made is None:
-            made = self._append_by_passes(buffer, start, stop, max_bytes)
-        return EncodedRecords(buffer, *made)
+        appended = append_rows(buffer, limit, start, stop, self._numbers, self._now, self.timestamps, *columns)
+        if appended is None:
+            appended = self._append_by_passes(buffer, start, stop, max_bytes)
+        return EncodedRecords(buffer, *appended)
 
     def _append_by_passes(self, buffer: bytearray, start: int, stop: int, max_bytes: int) -> tuple[int, int, int]:
         """Do what ``append_rows`` does, with NumPy and Arrow."""
@@ -220,7 +220,7 @@ class Rows:
         return column.cast(pa.int64())
 
     def _timestamps(self, column: Any, now: int) -> Numbers | None:
-        """Milliseconds as numbers."""
+        """Return milliseconds as numbers; None for a column of nulls."""
         pa, compute = extra("pyarrow"), extra("pyarrow.compute")
         kind = column.type
         if pa.types.is_null(kind):
@@ -234,8 +234,8 @@ class Rows:
             raise self._wrong("timestamp", "1970 or later: Kafka has no timestamp before", f"{int(in_ms.min())} ms")
         return in_ms
 
-    def _wrong(self, name: str, what: str, given: object) -> SerializationError:
-        return SerializationError(f"column {name!r} of records for topic {self._topic!r} must be {what}, got {given}")
+    def _wrong(self, name: str, what: str, actual: object) -> SerializationError:
+        return SerializationError(f"column {name!r} of records for topic {self._topic!r} must be {what}, got {actual}")
 
 
 def by_number(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
