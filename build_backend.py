@@ -64,6 +64,8 @@ COMPILED_MODULES = (
     "aiokafka_lite/producer/topic.py",
     "aiokafka_lite/producer/transactional_ids.py",
     "aiokafka_lite/protocol/records/batch.py",
+    "aiokafka_lite/protocol/records/batch_header.py",
+    "aiokafka_lite/protocol/records/build.py",
     "aiokafka_lite/protocol/records/codec.py",
     "aiokafka_lite/protocol/records/legacy.py",
     "aiokafka_lite/protocol/records/murmur2.py",

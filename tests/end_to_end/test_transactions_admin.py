@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from aiokafka_lite.protocol.records.batch import BatchBuilder
+from aiokafka_lite.protocol.records.build import BatchBuilder
 from aiokafka_lite.settings.config import ClientConfig
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from aiokafka_lite.errors import CorruptRecord, DeserializationError
 from aiokafka_lite.protocol.records import decode, encode_batch, split_batches
-from aiokafka_lite.protocol.records.batch import HEADER_SIZE
+from aiokafka_lite.protocol.records.batch_header import HEADER_SIZE
 from aiokafka_lite.protocol.records.columns import READ_COLUMNS, ArrowDecoder, PackedBatch, read
 from aiokafka_lite.types import TopicPartition
 from tests.fuzz.targets import LIMIT, make_batches

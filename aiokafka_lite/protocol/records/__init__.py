@@ -1,14 +1,8 @@
 """Kafka's record formats: batches, compression, and the partition of a key. Pure: bytes in, objects out."""
 
-from .batch import (
-    HEADER_SIZE,
-    BatchBuilder,
-    RecordBatch,
-    encode_batch,
-    replace_records,
-    rewrite_header,
-    split_batches,
-)
+from .batch import RecordBatch, split_batches
+from .batch_header import HEADER_SIZE, rewrite_header
+from .build import BatchBuilder, encode_batch, replace_records
 from .codec import MAX_HEADERS, RecordColumns, decode_records, encode_records
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED,

@@ -1,4 +1,4 @@
-"""Record batches in wire format: ``BatchBuilder`` makes them, ``RecordBatch`` reads them.
+"""Reads record batches in wire format. ``build`` makes them.
 
 A batch of format v2 is a header of 61 bytes and the records, compressed together or not at all. The checksum covers
 only the fields after it. The base offset and the leader epoch come before it, so a broker sets them without computing
@@ -9,49 +9,32 @@ This module has no topics and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from ...errors import CorruptRecord
 from ...types import Compression, TimestampType
 from . import legacy
-from .checksum import crc32c
-from .codec import (
-    SMALLEST_RECORD,
-    ZERO_HEADERS,
-    Buffer,
-    Headers,
-    RecordColumns,
-    decode_records,
-    encode_records,
-    end_of_records,
+from .batch_header import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    INT64_MAX,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL,
 )
-from .compression import DEFAULT_MAX_DECOMPRESSED, check_level, compress, decompress
-from .encode import append_record, encode_headers
-from .pack import RecordLists
+from .checksum import crc32c
+from .codec import SMALLEST_RECORD, Buffer, RecordColumns, decode_records, end_of_records
+from .compression import DEFAULT_MAX_DECOMPRESSED, decompress
 
-HEADER_SIZE = 61
-_LOG_OVERHEAD = 12  # base offset and length: the length field does not count them
-_CRC_COVERS_FROM = 21
-_MAGIC_AT = 16
-
-_HEADER = Struct(">qiibIhiqqqhii")
 _LOG_HEADER = Struct(">qi")
-_BEFORE_CRC = Struct(">qiib")
-_CRC = Struct(">I")
-_AFTER_CRC = Struct(">hiqqqhii")
-
-_CODEC_MASK = 0x07
 _COMPRESSIONS: Final = tuple(Compression)  # by number, because a call of an enumeration takes longer
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_INT64_MAX: Final = (1 << 63) - 1
 _RECORDS_A_CHUNK = 1 << 14  # decoded in 20 ms
-# Compiled code reads a Final without a lookup in the module's dictionary.
-_append_record: Final = append_record
-_encode_headers: Final = encode_headers
 
 
 class RecordBatch:
@@ -98,7 +81,7 @@ class RecordBatch:
         self.data: memoryview = memoryview(data)
         data = self.data
         self.size: int = len(data)
-        if self.size > _MAGIC_AT and data[_MAGIC_AT] < 2:  # the same place in all formats
+        if self.size > MAGIC_AT and data[MAGIC_AT] < 2:  # the same place in all formats
             self._read_legacy_header()
             return
         if self.size < HEADER_SIZE:
@@ -117,12 +100,12 @@ class RecordBatch:
             self.producer_epoch,
             self.base_sequence,
             self.count,
-        ) = _HEADER.unpack_from(data)
+        ) = HEADER.unpack_from(data)
         if self.magic != 2:
             raise CorruptRecord(f"a batch has the unknown format {self.magic}")
-        if length != self.size - _LOG_OVERHEAD:
+        if length != self.size - LOG_OVERHEAD:
             raise CorruptRecord(f"a batch of {self.size} bytes claims a length of {length}")
-        if self.base_offset < 0 or self.last_offset_delta < 0 or self.next_offset > _INT64_MAX:
+        if self.base_offset < 0 or self.last_offset_delta < 0 or self.next_offset > INT64_MAX:
             raise CorruptRecord(f"a batch claims offsets {self.base_offset} to {self.last_offset}")
 
     def _read_legacy_header(self) -> None:
@@ -132,7 +115,7 @@ class RecordBatch:
         self.base_timestamp = self.max_timestamp = message.timestamp
         self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
         self.last_offset_delta = 0
-        self.count = 1 if message.attributes & _CODEC_MASK == 0 else -1
+        self.count = 1 if message.attributes & CODEC_MASK == 0 else -1
 
     @property
     def last_offset(self) -> int:
@@ -147,7 +130,7 @@ class RecordBatch:
     @property
     def compression(self) -> Compression:
         """The codec. Raises CorruptRecord for an unknown codec."""
-        codec = self.attributes & _CODEC_MASK
+        codec = self.attributes & CODEC_MASK
         if codec >= len(_COMPRESSIONS):
             raise self._corrupt(f"it has the unknown codec {codec}")
         return _COMPRESSIONS[codec]
@@ -157,29 +140,29 @@ class RecordBatch:
         """Whether the timestamps are the producer's or the broker's. NONE in format v0, which has no timestamps."""
         if self.magic == 0:
             return TimestampType.NONE
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction, or is the marker that ends one."""
-        return self.magic == 2 and bool(self.attributes & _TRANSACTIONAL)
+        return self.magic == 2 and bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch is a marker of the broker, which is not returned to users."""
-        return self.magic == 2 and bool(self.attributes & _CONTROL)
+        return self.magic == 2 and bool(self.attributes & CONTROL)
 
     @property
     def append_time(self) -> int | None:
         """The timestamp of all records, in milliseconds, if the broker has set it; None if each has its own."""
-        return self.max_timestamp if self.magic == 2 and self.attributes & _LOG_APPEND_TIME else None
+        return self.max_timestamp if self.magic == 2 and self.attributes & LOG_APPEND_TIME else None
 
     def verify_crc(self) -> None:
         """Raise CorruptRecord if the checksum is wrong."""
         if self.magic < 2:
             actual = legacy.checksum(self.data)
         else:
-            actual = crc32c(self.data[_CRC_COVERS_FROM:])
+            actual = crc32c(self.data[CRC_COVERS_FROM:])
         if actual != self.crc:
             raise self._corrupt(f"its checksum is {actual:#010x}, but must be {self.crc:#010x}")
 
@@ -289,7 +272,7 @@ class RecordBatch:
         flags = "".join((" transactional" * self.is_transactional, " control" * self.is_control))
         return (
             f"<RecordBatch v{self.magic} offsets={self.base_offset}..{self.last_offset} count={self.count} "
-            f"codec={self.attributes & _CODEC_MASK} size={self.size}{flags}>"
+            f"codec={self.attributes & CODEC_MASK} size={self.size}{flags}>"
         )
 
 
@@ -309,8 +292,8 @@ def split_batches(data: Buffer) -> list[RecordBatch]:
     batches: list[RecordBatch] = []
     position, end = 0, len(view)
     try:
-        while end - position > _MAGIC_AT:
-            size = _LOG_OVERHEAD + _batch_length(view, position)
+        while end - position > MAGIC_AT:
+            size = LOG_OVERHEAD + _batch_length(view, position)
             if size > end - position:
                 break
             batches.append(RecordBatch(view[position : position + size]))
@@ -323,280 +306,10 @@ def split_batches(data: Buffer) -> list[RecordBatch]:
 
 def _batch_length(view: memoryview, position: int) -> int:
     length: int = _LOG_HEADER.unpack_from(view, position)[1]
-    magic = view[position + _MAGIC_AT]
+    magic = view[position + MAGIC_AT]
     if magic > 2:
         raise CorruptRecord(f"a batch has the unknown format {magic}")
-    smallest = HEADER_SIZE - _LOG_OVERHEAD if magic == 2 else legacy.SMALLEST_LENGTH[magic]
+    smallest = HEADER_SIZE - LOG_OVERHEAD if magic == 2 else legacy.SMALLEST_LENGTH[magic]
     if length < smallest:
         raise CorruptRecord(f"a batch of format {magic} claims a length of {length}; the smallest is {smallest}")
     return length
-
-
-class BatchBuilder:
-    """Collects records for one batch of format v2. Owned by the partition that appends to it.
-
-    ``max_size`` limits the batch on the wire, in bytes; the first record always fits. ``ratio`` is the expected
-    compressed size of the records divided by their size (1.0: no compression). The limit and ``size`` use it. Raises
-    ConfigurationError for a level that the codec does not have.
-    """
-
-    __slots__ = (
-        "_attributes",
-        "_base_timestamp",
-        "_buffer",
-        "_compression",
-        "_level",
-        "_limit",
-        "_max_timestamp",
-        "_ratio",
-        "_raw_size",
-        "count",
-    )
-
-    def __init__(
-        self,
-        compression: Compression = Compression.NONE,
-        level: int | None = None,
-        max_size: int = 1 << 20,
-        ratio: float = 1.0,
-    ) -> None:
-        check_level(compression, level)
-        self._compression = compression
-        self._level = level
-        self._ratio = ratio
-        self._limit = HEADER_SIZE + int((max_size - HEADER_SIZE) / ratio)
-        self._buffer = bytearray(HEADER_SIZE)
-        self._base_timestamp = self._max_timestamp = -1
-        self._attributes = 0  # the codec, after the records are compressed
-        self._raw_size = 0  # bytes before compression, after the batch was built
-        self.count: int = 0
-
-    def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Add a record. Returns False if the batch is full or was built. ``timestamp`` is in milliseconds.
-
-        Raises TypeError for a key or value that is not a buffer. Raises ValueError if the difference between a
-        timestamp and the first one does not fit in 64 bits, which only a negative timestamp can cause. The batch is
-        unchanged then.
-        """
-        count = self.count
-        encoded = _encode_headers(headers) if headers else ZERO_HEADERS
-        if count:
-            if not _append_record(
-                self._buffer, self._limit, count, timestamp - self._base_timestamp, key, value, encoded
-            ):
-                return False
-            if timestamp > self._max_timestamp:
-                self._max_timestamp = timestamp
-        else:
-            # The first record of a batch always fits, whatever its size. A limit of 0 marks a batch that was built.
-            if not _append_record(self._buffer, _INT64_MAX if self._limit else 0, 0, 0, key, value, encoded):
-                return False
-            self._base_timestamp = self._max_timestamp = timestamp
-        self.count = count + 1
-        return True
-
-    def append_lists(self, lists: RecordLists, start: int, stop: int) -> int:
-        """Add the records from ``start`` up to ``stop``, as many as there is room for. Returns their number."""
-        count, timestamp = self.count, lists.timestamp
-        if not self._limit:
-            return 0
-        if not count:
-            self._base_timestamp = self._max_timestamp = timestamp
-        delta = timestamp - self._base_timestamp
-        added = lists.append_to(self._buffer, self._limit, count, delta, start, stop)
-        if added and timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
-        self.count = count + added
-        return added
-
-    def fill(self, buffer: bytearray, count: int, base_timestamp: int, max_timestamp: int) -> None:
-        """Set the encoded records of an empty batch, at least one. The batch is full afterwards.
-
-        ``buffer`` has ``HEADER_SIZE`` bytes for the header, and then the records. It belongs to the batch from now on.
-        Offset deltas must be 0, 1, 2 …, and timestamps relative to ``base_timestamp``. Nothing is checked.
-        """
-        self._buffer = buffer
-        self._limit = 0
-        self._base_timestamp, self._max_timestamp = base_timestamp, max_timestamp
-        self.count = count
-
-    def drop(self) -> None:
-        """Drop the records, because the batch is settled. ``count`` stays; the batch cannot be built again."""
-        self._limit = 0
-        self._buffer, self._raw_size = bytearray(), 0
-
-    @property
-    def max_timestamp(self) -> int:
-        """The latest timestamp, in milliseconds; -1 while empty."""
-        return self._max_timestamp
-
-    @property
-    def uncompressed_size(self) -> int:
-        """Bytes of the header and the uncompressed records: their memory until the batch is built."""
-        return self._raw_size or len(self._buffer)
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire: an estimate by the ratio until the batch is built, exact after that."""
-        if self._raw_size or self._compression is Compression.NONE:
-            return len(self._buffer)
-        return HEADER_SIZE + int((len(self._buffer) - HEADER_SIZE) * self._ratio)
-
-    def build(
-        self,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-        leader_epoch: int = -1,
-        base_offset: int = 0,
-    ) -> bytearray:
-        """Return the encoded batch. No record can be added after it. Building again with other ids only changes the
-        header.
-
-        Records that compression does not make smaller stay uncompressed. They are not copied: the result is the
-        builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy without cramjam.
-        """
-        self._limit = 0
-        self._pack()
-        buffer = self._buffer
-        buffer[:HEADER_SIZE] = _header(
-            memoryview(buffer)[HEADER_SIZE:],
-            base_offset=base_offset,
-            leader_epoch=leader_epoch,
-            attributes=self._attributes | _TRANSACTIONAL * transactional | _CONTROL * control,
-            last_offset_delta=max(self.count - 1, 0),
-            base_timestamp=self._base_timestamp,
-            max_timestamp=self._max_timestamp,
-            producer=(producer_id, producer_epoch, base_sequence),
-            count=self.count,
-        )
-        return buffer
-
-    def _pack(self) -> None:
-        """Compress the records, on the first call. They stay uncompressed if that does not make them smaller."""
-        if self._raw_size:
-            return
-        self._raw_size = len(self._buffer)
-        if self._compression is not Compression.NONE:
-            with memoryview(self._buffer)[HEADER_SIZE:] as records:
-                packed = compress(self._compression, records, self._level)
-            if len(packed) < len(self._buffer) - HEADER_SIZE:
-                self._attributes = int(self._compression)
-                self._buffer = bytearray(HEADER_SIZE)
-                self._buffer += packed
-
-
-def encode_batch(
-    records: Iterable[tuple[int, Buffer | None, Buffer | None, Headers]],
-    *,
-    base_offset: int = 0,
-    compression: Compression = Compression.NONE,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    control: bool = False,
-    leader_epoch: int = -1,
-    offset_deltas: Sequence[int] | None = None,
-    last_offset_delta: int | None = None,
-) -> bytes:
-    """Encode a batch of rows (timestamp in ms, key, value, headers), for the embedded broker and for tests.
-
-    The batch is always compressed, unlike a batch of ``BatchBuilder``. ``offset_deltas`` and ``last_offset_delta`` make
-    the gaps that compaction leaves. Without records, it is the empty batch that compaction leaves at the end.
-    """
-    rows = list(records)
-    timestamps = [row[0] for row in rows]
-    base_timestamp = timestamps[0] if rows else -1
-    body: Buffer = encode_records(
-        base_timestamp,
-        timestamps,
-        [row[1] for row in rows],
-        [row[2] for row in rows],
-        [row[3] for row in rows],
-        offset_deltas=offset_deltas,
-    )
-    if compression is not Compression.NONE and rows:
-        body = compress(compression, body)
-    if last_offset_delta is None:
-        last_offset_delta = offset_deltas[-1] if offset_deltas else max(len(rows) - 1, 0)
-    attributes = compression | _TRANSACTIONAL * transactional | _CONTROL * control
-    return _with_header(
-        body,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        attributes=attributes | _LOG_APPEND_TIME * (timestamp_type is TimestampType.LOG_APPEND_TIME),
-        last_offset_delta=last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(timestamps, default=-1),
-        producer=(producer_id, producer_epoch, base_sequence),
-        count=len(rows),
-    )
-
-
-def _with_header(records: Buffer, **fields: Any) -> bytes:
-    """Return a batch of these records. ``fields`` are arguments of ``_header``."""
-    return b"".join((_header(records, **fields), records))
-
-
-def _header(
-    records: Buffer,
-    *,
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer: tuple[int, int, int],
-    count: int,
-) -> bytes:
-    """Return the header of a batch of these records, with its checksum."""
-    covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
-    length = HEADER_SIZE - _LOG_OVERHEAD + len(records)
-    checksum = crc32c(records, crc32c(covered))  # continued over the records, so that nothing is joined
-    return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(checksum), covered))
-
-
-def replace_records(
-    batch: RecordBatch,
-    records: Buffer,
-    *,
-    count: int,
-    max_timestamp: int,
-    compression: Compression,
-    level: int | None = None,
-) -> bytes:
-    """Return a copy of a batch of format v2 with other records, encoded relative to the same offset and timestamp."""
-    attributes = batch.attributes & ~_CODEC_MASK | compression
-    return _with_header(
-        compress(compression, records, level),
-        base_offset=batch.base_offset,
-        leader_epoch=batch.leader_epoch,
-        attributes=attributes,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=max_timestamp,
-        producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
-        count=count,
-    )
-
-
-def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
-    """Return a copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
-
-    ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum. Without it,
-    the producer's checksum stays. The batch must be complete: nothing is checked here.
-    """
-    view = memoryview(batch)
-    _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = _HEADER.unpack_from(view)
-    before = _BEFORE_CRC.pack(base_offset, length, leader_epoch, magic)
-    # The checksum covers neither the base offset nor the leader epoch, so it stays valid.
-    if log_append_time is None:
-        return b"".join((before, view[len(before) :]))
-    covered = _AFTER_CRC.pack(attributes | _LOG_APPEND_TIME, last_offset_delta, base_timestamp, log_append_time, *rest)
-    records = view[HEADER_SIZE:]
-    return b"".join((before, _CRC.pack(crc32c(records, crc32c(covered))), covered, records))

@@ -13,8 +13,6 @@ from aiokafka_lite.protocol.codec import (
     decode_versioned,
     encode_message,
     encode_versioned,
-    get_uvarint,
-    put_uvarint,
 )
 from aiokafka_lite.protocol.messages import (
     ConsumerProtocolAssignment,
@@ -51,6 +49,7 @@ from aiokafka_lite.protocol.schema import (
     uint16,
     uuid,
 )
+from aiokafka_lite.protocol.wire import get_uvarint, put_uvarint
 
 
 @struct

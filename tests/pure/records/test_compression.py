@@ -353,4 +353,4 @@ def test_threads_do_not_disturb_each_other(codec: Compression) -> None:
 def test_each_compression_has_a_codec_and_old_brokers_lack_only_zstd() -> None:
     for compression in Compression:
         codec = codec_of(compression)
-        assert (codec.produce, codec.fetch) == ((7, 10) if codec is ZSTD else (None, None))
+        assert (codec.produce, codec.fetch) == ((7, 10) if compression is ZSTD else (None, None))

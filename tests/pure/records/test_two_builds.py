@@ -49,7 +49,10 @@ def plain() -> Build:
     sys.modules[package] = module_from_spec(spec)
     spec.loader.exec_module(sys.modules[package])
     build = Build(*map(import_module, (package, f"{package}.scan", f"{package}.varint")))
-    assert all(str(module.__file__).endswith(".py") for module in (*build, build.records.batch, build.records.codec))
+    assert all(
+        str(module.__file__).endswith(".py")
+        for module in (*build, build.records.batch, build.records.build, build.records.codec)
+    )
     return build
 
 
@@ -125,7 +128,7 @@ def test_both_builds_encode_the_same_bytes(rows: list[Row], max_size: int) -> No
 
 @given(ROWS, st.sampled_from(["NONE", "GZIP", "LZ4"]))
 def test_both_builds_decode_the_same_records(rows: list[Row], codec: str) -> None:
-    data = records.encode_batch(rows, base_offset=3, compression=records.batch.Compression[codec])
+    data = records.encode_batch(rows, base_offset=3, compression=records.build.Compression[codec])
     assert columns_of(THIS, data) == columns_of(plain(), data)
     assert columns_of(THIS, data)[0] == "returned"
     assert spans_of(THIS, data) == spans_of(plain(), data)

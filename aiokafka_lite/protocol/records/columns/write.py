@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka_lite.arguments import INT32_MAX, must_be
 from aiokafka_lite.errors import SerializationError
 from aiokafka_lite.extras import extra
-from aiokafka_lite.protocol.records.batch import HEADER_SIZE
+from aiokafka_lite.protocol.records.batch_header import HEADER_SIZE
 from aiokafka_lite.protocol.records.encode import append_rows
 from aiokafka_lite.protocol.records.murmur2 import edges_of
 from aiokafka_lite.protocol.records.varint import ENCODINGS

@@ -1,0 +1,67 @@
+"""The header of a record batch of format v2: its layout, its flags and its checksum."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final
+
+from .checksum import crc32c
+from .codec import Buffer
+
+# Compiled code reads a Final without a lookup in the module's dictionary.
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12  # base offset and length: the length field does not count them
+CRC_COVERS_FROM: Final = 21
+MAGIC_AT: Final = 16
+INT64_MAX: Final = (1 << 63) - 1
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+_BEFORE_CRC = Struct(">qiib")
+_CRC = Struct(">I")
+_AFTER_CRC = Struct(">hiqqqhii")
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+
+def with_header(records: Buffer, **fields: Any) -> bytes:
+    """Return a batch of these records. ``fields`` are arguments of ``encode_header``."""
+    return b"".join((encode_header(records, **fields), records))
+
+
+def encode_header(
+    records: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer: tuple[int, int, int],
+    count: int,
+) -> bytes:
+    """Return the header of a batch of these records, with its checksum."""
+    covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(records)
+    checksum = crc32c(records, crc32c(covered))  # continued over the records, so that nothing is joined
+    return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(checksum), covered))
+
+
+def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:
+    """Return a copy of a batch of format v2 with the base offset and the leader epoch that the leader assigns.
+
+    ``log_append_time``, in milliseconds, becomes the timestamp of all records and requires a new checksum. Without it,
+    the producer's checksum stays. The batch must be complete: nothing is checked here.
+    """
+    view = memoryview(batch)
+    _, length, _, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = HEADER.unpack_from(view)
+    before = _BEFORE_CRC.pack(base_offset, length, leader_epoch, magic)
+    # The checksum covers neither the base offset nor the leader epoch, so it stays valid.
+    if log_append_time is None:
+        return b"".join((before, view[len(before) :]))
+    covered = _AFTER_CRC.pack(attributes | LOG_APPEND_TIME, last_offset_delta, base_timestamp, log_append_time, *rest)
+    records = view[HEADER_SIZE:]
+    return b"".join((before, _CRC.pack(crc32c(records, crc32c(covered))), covered, records))
