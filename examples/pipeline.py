@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -25,7 +25,7 @@ from aiokafka_lite.cli.terminal.connection import DEFAULT_SERVER, ConnectionOpti
 from aiokafka_lite.cli.terminal.run import WRONG, log_warnings, run_blocking, say
 from aiokafka_lite.errors import ConfigurationError, KafkaError
 from aiokafka_lite.extras import extra
-from aiokafka_lite.spark.session import SparkCluster, open_session
+from spark_session import SparkCluster, open_session
 
 EXAMPLES = r"""
 examples:
@@ -37,6 +37,7 @@ examples:
     --to-files out/orders --to-topic orders-by-city --checkpoint out/checkpoint
 """
 
+_TIMEOUT_OPTION = "kafka.transaction.timeout.ms"
 _OUR_ERRORS = "aiokafka_lite.errors."
 _PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Timeout|Interrupt)\b(: |$)")
 """The last line of a Python traceback."""
@@ -164,14 +165,54 @@ def _check_destinations(plan: dict[str, Any], of_windows: Collection[str]) -> No
 def _check_source(plan: dict[str, Any], cluster: SparkCluster) -> None:
     """Raise a KafkaError for wrong options and topics, before Java starts."""
     if plan["exactly_once"]:
-        from aiokafka_lite.spark.exactly_once import check_transaction_timeout
-
         check_transaction_timeout(plan["options"], plan["trigger"])
     extra("pyspark.sql", "spark")
     if cluster.remote is None:  # perhaps only the Connect server can reach Kafka
         from aiokafka_lite.spark import KafkaLiteDataSource
 
         KafkaLiteDataSource(plan["options"])
+
+
+def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
+    """Raise ConfigurationError if the given transaction timeout is below the interval of a trigger.
+
+    ``trigger`` is text such as ``10 seconds``. A batch may take as long as the interval, and its transactions are open
+    for that time. Without an interval there is no check. The default timeout is not checked either, because brokers
+    refuse a longer one.
+    """
+    interval = _seconds_of(trigger)
+    value = options.get(_TIMEOUT_OPTION, "")
+    if interval is None or not value.isdecimal():
+        return
+    timeout = int(value) / 1000
+    if timeout < interval:
+        raise ConfigurationError(
+            f"{_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {value}:"
+            " the transactions of a batch are open until all its tasks have finished"
+        )
+
+
+_UNITS = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 604800.0,
+}
+_PART = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?"
+
+
+def _seconds_of(interval: str) -> float | None:
+    """Return the seconds of an interval of Spark, such as ``1 minute 30 seconds``. None for any other form."""
+    text = interval.strip().lower().removeprefix("interval ").strip()
+    if not re.fullmatch(rf"{_PART}(\s+{_PART})*", text):
+        return None
+    parts = re.findall(rf"{_PART}(?=\s|$)", text)
+    if any(unit not in _UNITS for _, unit in parts):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def client_options(connection: ConnectionOptions) -> dict[str, str]:

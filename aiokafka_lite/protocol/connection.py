@@ -140,7 +140,8 @@ class ClientProtocol(Generic[P]):
         else:
             response = decode_response(oldest.request, oldest.version, frame, self.peer)
         # Removed only after the response is decoded: otherwise the failing connection would not fail its promise.
-        self._in_flight.popleft()
+        answered = self._in_flight.popleft()
+        assert answered is oldest, "brokers respond in order"
         return oldest, response
 
     def take_in_flight(self) -> Sequence[InFlightRequest[P]]:

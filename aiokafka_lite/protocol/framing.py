@@ -112,6 +112,7 @@ class FrameMemory:
     def give_back(self, count: int) -> None:
         """Subtract bytes that belong to a complete frame now, or are dropped."""
         self.held -= count
+        assert self.held >= 0, "no bytes are given back twice"
 
 
 class WaitingFrameMemory:
@@ -156,6 +157,7 @@ class WaitingFrameMemory:
     def give_back(self, count: int, stream: FrameSplitter) -> None:
         """Subtract the bytes of a frame of ``stream`` that is complete or dropped."""
         self.held -= count
+        assert self.held >= 0, "no bytes are given back twice"
         self._waiting.pop(stream, None)
         if self._first is stream:
             self._first = None

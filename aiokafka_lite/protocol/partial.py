@@ -51,6 +51,7 @@ class PartialResponse(Response):
         except _ERRORS as error:
             raise self._undecodable(error) from None
         self.remaining -= 1
+        assert self.remaining >= 0, "the array has no further element"
         return element
 
     def skip(self, encoded: bytes) -> bool:
@@ -63,6 +64,7 @@ class PartialResponse(Response):
 
     def end(self) -> None:
         """Decode the fields after the array, whose elements are all decoded or skipped."""
+        assert not self.remaining, "all elements are decoded or skipped"
         try:
             self._decoders.tail(self.message, self.data, self.position)
         except _ERRORS as error:

@@ -340,6 +340,7 @@ def message(*, key: int, versions: tuple[int, int], flexible: int = MAX_VERSION)
     """
 
     def decorate(cls: type[T]) -> type[T]:
+        assert 0 <= versions[0] <= versions[1], "versions are a range, the first one not above the last"
         message_class = struct(cls)
         message_class.api_key, message_class.versions, message_class.flexible = key, Versions(*versions), flexible  # type: ignore[attr-defined]
         for base in getattr(message_class, "__orig_bases__", ()):

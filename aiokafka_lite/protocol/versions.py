@@ -161,7 +161,9 @@ def version_after_refusal(refused_version: int, answer: ApiVersionsResponse, pee
             f"{peer} refused version {refused_version} and supports {theirs}"
         )
     best = min(offered.max_version, ours.last) if offered is not None else ours.first
-    return best if ours.first <= best < refused_version else ours.first
+    version = best if ours.first <= best < refused_version else ours.first
+    assert version < refused_version, "the version is always below the refused one, so the retries end"
+    return version
 
 
 def _beyond(offered: ApiVersion, ours: Versions) -> bool:

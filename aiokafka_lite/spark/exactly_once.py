@@ -79,7 +79,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..admin import Admin, ItemsFailed, TransactionState
 from ..cluster.client import Client
-from ..errors import ConfigurationError, IllegalStateError, KafkaError, UnsupportedVersion
+from ..errors import IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
 from ..producer.transactions.detached_transaction import (
     DetachedTransaction,
@@ -211,48 +211,6 @@ def make_transactional_producer(properties: Properties, transactional_id: str) -
     return make_producer(properties, **fixed)
 
 
-def check_transaction_timeout(options: Mapping[str, str], trigger: str) -> None:
-    """Raise ConfigurationError if the given transaction timeout is below the interval of a trigger.
-
-    ``trigger`` is text such as ``10 seconds``. A batch may take as long as the interval, and its transactions are open
-    for that time. Without an interval there is no check. The default timeout is not checked either, because brokers
-    refuse a longer one.
-    """
-    interval = _seconds_of(trigger)
-    value = options.get(TRANSACTION_TIMEOUT_OPTION, "")
-    if interval is None or not value.isdecimal():
-        return
-    timeout = int(value) / 1000
-    if timeout < interval:
-        raise ConfigurationError(
-            f"{TRANSACTION_TIMEOUT_OPTION} must be at least the trigger interval, {interval * 1000:g} ms, got {value}:"
-            " the transactions of a batch are open until all its tasks have finished"
-        )
-
-
-_UNITS = {
-    "microsecond": 1e-6,
-    "millisecond": 1e-3,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "week": 604800.0,
-}
-_PART = r"(\d+(?:\.\d+)?)\s*([a-z]+?)s?"
-
-
-def _seconds_of(interval: str) -> float | None:
-    """Return the seconds of an interval of Spark, such as ``1 minute 30 seconds``. None for any other form."""
-    text = interval.strip().lower().removeprefix("interval ").strip()
-    if not re.fullmatch(rf"{_PART}(\s+{_PART})*", text):
-        return None
-    parts = re.findall(rf"{_PART}(?=\s|$)", text)
-    if any(unit not in _UNITS for _, unit in parts):
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
 class _Counted:
     """An iterable of batches. Counts the rows that were taken, and the bytes of their keys and values.
 
@@ -298,6 +256,8 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
 
 async def _commit(client: Client, admin: Admin, batch: int, tasks: Sequence[Prepared], topics: Collection[str]) -> None:
     query = tasks[0].place.query
+    assert all((task.place.query, task.place.batch) == (query, batch) for task in tasks), "the tasks are of one batch"
+    assert len({task.place.task for task in tasks}) == len(tasks), "each task has a transactional id of its own"
     without_rows = [task.place for task in tasks if task.topic is None]
     timeouts = [task.transaction.transaction_timeout for task in tasks if task.transaction is not None]
     if not timeouts:  # this run commits nothing, so it neither decides nor fences

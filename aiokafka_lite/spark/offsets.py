@@ -150,6 +150,7 @@ def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> 
         else:
             share = max(1, limit * size // total)
             reached[partition] = min(offset, start.get(partition, 0) + share)
+            assert start.get(partition, 0) < reached[partition] <= offset, "a trigger reads at least one offset"
     return reached
 
 
@@ -203,19 +204,23 @@ def tasks(
     """
     # Splitting comes before combining: a task that combines pieces must not exceed the limit of one piece either.
     pieces = [piece for piece in unsplit if piece.size > 0]
+    total = sum(piece.size for piece in pieces)
     if max_records_per_partition is not None:
         most = max_records_per_partition
         pieces = [part for piece in pieces for part in _split(piece, -(-piece.size // most))]
         records_per_task = min(records_per_task, most)
     if min_partitions is not None and len(pieces) < min_partitions:
         pieces = _split_to(pieces, min_partitions)
-    return _coalesce(pieces, records_per_task, min_partitions or 1)
+    planned = _coalesce(pieces, records_per_task, min_partitions or 1)
+    assert sum(piece.size for task in planned for piece in task) == total, "the tasks read each offset once"
+    return planned
 
 
 def _split(whole: Range, parts: int) -> list[Range]:
     """Split a range into parts of nearly equal size, none of them empty."""
     parts = max(1, min(parts, whole.size))
     edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
+    assert edges[-1] == whole.end, "the parts have no gap"
     return [replace(whole, start=low, end=high) for low, high in pairwise(edges)]
 
 

@@ -244,4 +244,5 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
             partitions += (TopicPartition(name, partition.partition) for partition in topic.partitions)
             if topic.topic_id != ZERO_UUID:
                 topic_ids[name] = topic.topic_id
+    assert len(set(partitions)) == len(partitions), "a partition is selected once"
     return Selected(tuple(sorted(partitions)), topic_ids)

@@ -112,6 +112,7 @@ class WorkerLoop:
 
     def _leave(self, key: Hashable, lease: _Lease) -> None:
         lease.users -= 1
+        assert lease.users >= 0, "a component is given back once for each lease"
         if not lease.users:
             lease.closing = self._loop.call_later(self._idle_timeout, self._drop, key)
 

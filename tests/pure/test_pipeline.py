@@ -11,7 +11,8 @@ pytest.importorskip("pyspark")
 
 import pipeline
 from aiokafka_lite.cli.terminal.connection import ConnectionOptions
-from pipeline import client_options, main, reason
+from aiokafka_lite.errors import ConfigurationError
+from pipeline import check_transaction_timeout, client_options, main, reason
 
 REQUIRED = ("--topic", "t", "--schema", "a INT", "--window", "1 minute", "--checkpoint", "c")
 COMPLETE = (*REQUIRED, "--to-topic", "u")
@@ -83,3 +84,19 @@ aiokafka_lite.errors.UnknownTopic: topic 'nowhere' does not exist
     assert reason(line + "\n== SQL ==\nx") == line
     of_java = "An error occurred while calling o72.start.\n: org.apache.spark.SparkClassNotFoundException: no parket\n"
     assert reason(of_java + "\tat org.apache.spark.X\nCaused by: java.lang.Exception: x") == "no parket"
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    ["10 seconds", "10 second", "INTERVAL 10 SECONDS", " 10000 milliseconds ", "9.5 seconds 500 milliseconds"],
+)
+def test_a_transaction_timeout_below_the_trigger_interval_is_refused(trigger: str) -> None:
+    check_transaction_timeout({"kafka.transaction.timeout.ms": "10000"}, trigger)
+    with pytest.raises(ConfigurationError, match="must be at least the trigger interval, 10000 ms, got 9999"):
+        check_transaction_timeout({"kafka.transaction.timeout.ms": "9999"}, trigger)
+
+
+@pytest.mark.parametrize("trigger", ["available-now", "3 fortnights", "1 second 3 fortnights"])
+def test_other_triggers_have_no_interval_to_compare(trigger: str) -> None:
+    check_transaction_timeout({"kafka.transaction.timeout.ms": "1"}, trigger)
+    check_transaction_timeout({}, "1 day")

@@ -230,6 +230,7 @@ class RecordBatch:
             records_left -= first_delta
         while records_left:
             columns, position = self._decode(records, position, records_left, max_records, first_delta)
+            assert 0 < len(columns.offsets) <= records_left, "each chunk has a record, so the loop ends"
             records_left -= len(columns.offsets)
             first_delta = columns.offsets[-1] - self.base_offset + 1
             yield columns
@@ -256,6 +257,7 @@ class RecordBatch:
             self.append_time,
             first_delta,
         )
+        assert columns.offsets[0] <= columns.offsets[-1], "offsets of a batch ascend"
         if columns.offsets[-1] > self.last_offset:
             raise CorruptRecord(f"it has a record after its last offset, {self.last_offset}")
         if len(columns.offsets) == records_left:
@@ -296,6 +298,7 @@ def split_batches(data: Buffer) -> list[RecordBatch]:
             size = LOG_OVERHEAD + _batch_length(view, position)
             if size > end - position:
                 break
+            assert size > LOG_OVERHEAD, "a batch has bytes after its length, so the loop ends"
             batches.append(RecordBatch(view[position : position + size]))
             position += size
     except CorruptRecord:

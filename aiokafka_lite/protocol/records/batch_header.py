@@ -47,7 +47,9 @@ def encode_header(
     covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     checksum = crc32c(records, crc32c(covered))  # continued over the records, so that nothing is joined
-    return b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(checksum), covered))
+    header = b"".join((_BEFORE_CRC.pack(base_offset, length, leader_epoch, 2), _CRC.pack(checksum), covered))
+    assert len(header) == HEADER_SIZE, "the header always has the same size, so it is replaced in place"
+    return header
 
 
 def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_append_time: int | None = None) -> bytes:

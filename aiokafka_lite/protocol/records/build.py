@@ -99,6 +99,7 @@ class BatchBuilder:
             self._base_timestamp = self._max_timestamp = timestamp
         delta = timestamp - self._base_timestamp
         added = lists.append_to(self._buffer, self._limit, count, delta, start, stop)
+        assert 0 <= added <= stop - start
         if added and timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self.count = count + added
@@ -110,6 +111,8 @@ class BatchBuilder:
         ``buffer`` has ``HEADER_SIZE`` bytes for the header, and then the records. It belongs to the batch from now on.
         Offset deltas must be 0, 1, 2 …, and timestamps relative to ``base_timestamp``. Nothing is checked.
         """
+        assert not self.count, "only an empty batch is filled"
+        assert count > 0, "a batch has at least one record"
         self._buffer = buffer
         self._limit = 0
         self._base_timestamp, self._max_timestamp = base_timestamp, max_timestamp

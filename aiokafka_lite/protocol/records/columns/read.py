@@ -225,6 +225,7 @@ class _PackedRecords:
             if not is_done:
                 return False
             position, first = position + packed.size, first + batch.count
+        assert first == rows, "the table has a column for each record"
         self.data = bodies[0] if len(bodies) == 1 else b"".join(bodies)
         self._octets = np.frombuffer(self.data, np.uint8)
         self.keys_at, self.key_sizes, self.values_at, self.value_sizes, self._headers_at, self._ends = table[2:]

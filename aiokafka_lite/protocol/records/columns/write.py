@@ -127,6 +127,7 @@ class Rows:
         appended = append_rows(buffer, limit, start, stop, self._numbers, self._now, self.timestamps, *columns)
         if appended is None:
             appended = self._append_by_passes(buffer, start, stop, max_bytes)
+        assert 0 < appended[0] <= stop - start, "at least one row is taken, and at most all"
         return EncodedRecords(buffer, *appended)
 
     def _append_by_passes(self, buffer: bytearray, start: int, stop: int, max_bytes: int) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aiokafka_lite.spark.session import PACKAGE, SparkCluster, pack
+from spark_session import PACKAGE, SparkCluster, pack
 
 
 def run(program: str) -> str:

@@ -1,7 +1,7 @@
-"""A Spark session for the programs of this package: with an installed Java, and with this package on every node.
+"""A Spark session for the pipeline: with an installed Java, and with aiokafka_lite on every node.
 
 A local session uses this interpreter for its workers (Spark would use any ``python3`` of the PATH), and listens on the
-loopback interface only. The nodes of a cluster get this package as a zip; its dependencies must be installed there.
+loopback interface only. The nodes of a cluster get the package as a zip; its dependencies must be installed there.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..arguments import must_be
-from ..errors import ConfigurationError
-from ..extras import extra
-from . import register
-from .interpreter import worker_python
-from .jvm import use_java
+import aiokafka_lite
+from aiokafka_lite.arguments import must_be
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.extras import extra
+from aiokafka_lite.spark import register
+from aiokafka_lite.spark.interpreter import worker_python
+from aiokafka_lite.spark.jvm import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(aiokafka_lite.__file__).parent
 
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
@@ -72,7 +73,7 @@ class SparkCluster:
 
 @contextmanager
 def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
-    """Open a session with the format registered, and with this package on its nodes. It is stopped at the end.
+    """Open a session with the format registered, and with the package on its nodes. It is stopped at the end.
 
     If ``settings`` has no ``spark.log.level``, errors are raised and not logged. Raises ConfigurationError if pyspark
     or Java is missing.
@@ -99,7 +100,7 @@ def _silence_errors() -> None:
 
 
 def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None:
-    """Make every node import this package from a zip in ``directory``, which must exist as long as the session."""
+    """Make every node import the package from a zip in ``directory``, which must exist as long as the session."""
     packed = str(pack(directory))
     if through_connect:
         spark.addArtifacts(packed, pyfile=True)
@@ -108,7 +109,7 @@ def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None
 
 
 def pack(directory: Path) -> Path:
-    """Return a zip with the modules of this package, from which Python can import.
+    """Return a zip with the modules of the package, from which Python can import.
 
     The zip has bytecode too. Otherwise every Python worker would compile the modules, which takes 0.3 s of CPU time.
     Another version of Python ignores the bytecode and uses the source.
