@@ -29,6 +29,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 import anyio.abc
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import is_retriable
 from ..aio.service import Service, unwrapped
 from ..arguments import in_seconds, must_be, plural
@@ -424,7 +425,7 @@ class _Call(Generic[K, V]):
         # already" may be the result of this call itself.
         self._repeated: set[K] = set()
         self._asked: set[K] = set()  # items with a request in flight
-        self._answered = asyncio.Event()
+        self._answered = LightEvent()
         self._wrong: list[Exception] = []  # errors of the caller's arguments, not of an item
 
     async def run(self, find_targets: FindTargets, ask: Ask[K, V]) -> Results[K, V]:

@@ -10,11 +10,12 @@ So a frozen broker costs about a second. Without the hedge, it costs ``request_t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import anyio
+
+from .light_event import LightEvent
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -33,7 +34,7 @@ async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]
     answers: list[R] = []
     delay = HEDGE_DELAY
 
-    async def attempt(candidate: C, failed: asyncio.Event) -> None:
+    async def attempt(candidate: C, failed: LightEvent) -> None:
         answer = await ask(candidate)
         if answer is None:
             failed.set()
@@ -44,7 +45,7 @@ async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]
     async with anyio.create_task_group() as attempts:
         for candidate in candidates:
             # An event per attempt: the failure of an older attempt must not shorten the wait for this one.
-            failed = asyncio.Event()
+            failed = LightEvent()
             attempts.start_soon(attempt, candidate, failed, name=name)
             with anyio.move_on_after(delay) as waiting:
                 await failed.wait()

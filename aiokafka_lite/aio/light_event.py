@@ -1,9 +1,7 @@
-"""An event that takes less memory than asyncio's. A client has twenty events, and tasks wait for few of them.
+"""An event that takes less memory than asyncio's: 48 bytes instead of 850 while no task waits.
 
-Producers, consumers and admin clients use it for an event that lives as long as the client: in services, connections,
-metadata, groups, fetching and transactions. ``asyncio.Event`` is used where the saving would be small. These are events
-of one call, claim or session, and the few events of a ``ConsumerGroup``, a share consumer, the embedded broker and the
-command line.
+A client has twenty events, and tasks wait for few of them. It is the only event of the clients; the embedded broker and
+the command line use asyncio's.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import asyncio
 class LightEvent:
     """Works as ``asyncio.Event``, but ``wait`` returns None, and the event is not bound to a loop.
 
-    Without waiting tasks it has no deque, so it takes 48 bytes instead of 850.
+    It has no deque, and a list only while a task waits.
     """
 
     __slots__ = ("_is_set", "_waiters")

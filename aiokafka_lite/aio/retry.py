@@ -43,6 +43,15 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError)
 
 
+def is_retriable_in_failover(error: BaseException) -> bool:
+    """Return whether ``is_retriable``, or the code is UNKNOWN_SERVER_ERROR, which brokers return during a failover.
+
+    Java's client raises it from ``poll()`` and stays usable. In a member of a group, it would end the consumer, and
+    cause a rebalance.
+    """
+    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def is_refusal(error: BaseException) -> bool:
     """Return whether the peer refuses this client: its login, its certificate, or a permission.
 
@@ -58,8 +67,7 @@ def is_momentary(error: BaseException) -> bool:
 
     These are the retriable errors, refusals, and UNKNOWN_SERVER_ERROR, which brokers return during a failover.
     """
-    is_unknown = isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    return is_retriable(error) or is_refusal(error) or is_unknown
+    return is_retriable_in_failover(error) or is_refusal(error)
 
 
 class Backoff:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ..aio.hedged import hedged
+from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
 from ..aio.retry import is_refusal
 from ..errors import (
@@ -56,7 +57,7 @@ class _Lookup:
     __slots__ = ("done", "error", "node")
 
     def __init__(self) -> None:
-        self.done: asyncio.Event = asyncio.Event()
+        self.done: LightEvent = LightEvent()
         self.node: Node | None = None
         self.error: Exception | None = None
 

@@ -43,7 +43,7 @@ async def _ask_until_usable(updater: Updater, name: str) -> TopicView:
 
 def _explained(updater: Updater, name: str, timeout: float, error: KafkaTimeout) -> KafkaError:
     topic = updater.view.topics.get(name)
-    if name in updater.left_out and not updater.failures:
+    if updater.was_left_out(name) and not updater.failures:
         return KafkaTimeout(f"{error}: brokers responded, but their responses omitted this topic")
     if topic is None or updater.failures:
         causes = updater.describe_failures()

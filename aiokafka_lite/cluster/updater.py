@@ -51,8 +51,8 @@ from ..settings.config import ClientConfig
 from ..types import TopicPartition
 from .answer import MetadataAnswer, ReadTopics
 from .brokers import Brokers
+from .demands import Demands
 from .metadata import ClusterView, Endpoint, TopicView, merge_leader, merging
-from .tickets import Tickets
 from .topic_history import TopicHistory
 from .topics import MissingTopics, TrackedTopics
 
@@ -88,14 +88,7 @@ class Updater:
         self._callbacks: dict[int, Callable[[ClusterView], None]] = {}
         self._next_callback = 0
 
-        self._tickets = Tickets()
-        self._all_topics_ticket = 0  # the newest ticket that asks for all tracked topics
-        self._wanted: dict[str, int] = {}  # the newest ticket that asks for this topic
-        self._never_asked: set[str] = set()  # demanded and unknown: not paced (rule 2)
-        self._at_once = False  # the next request is not paced (rule 2)
-        self.left_out: set[str] = set()
-        """Topics that the last response omitted although they were requested. Their requests are paced."""
-
+        self._demands = Demands()
         self._pace = Backoff(config.retry_backoff, config.retry_backoff_max, random=runtime.random)
         self._not_before = 0.0
         self._last_refresh = 0.0  # of all tracked topics
@@ -112,24 +105,20 @@ class Updater:
 
     def demand(self, topics: Iterable[str] | None = None, *, at_once: bool = False) -> int:
         """Demand metadata of these or all tracked topics, soon or ``at_once``. Returns a ticket for ``wait_served``."""
-        ticket = self._tickets.issue()
-        self._at_once = self._at_once or at_once
-        if topics is None:
-            self._all_topics_ticket = ticket
-        else:
-            for name in topics:
-                self._wanted[name] = ticket
-                if name not in self.view.topics and name not in self.left_out:
-                    self._never_asked.add(name)
+        ticket = self._demands.issue(topics, self.view.topics.keys(), at_once=at_once)
         self._wake.set()
         return ticket
+
+    def was_left_out(self, name: str) -> bool:
+        """Return whether the last response that was asked for this topic omitted it."""
+        return name in self._demands.left_out
 
     async def wait_served(self, ticket: int) -> None:
         """Wait, without a time limit, for the answer to a request that was sent after the ticket was issued.
 
         Raises AuthenticationError. Raises ProtocolError or UnsupportedVersion if every bootstrap server fails with it.
         """
-        await self._tickets.wait(ticket)
+        await self._demands.wait(ticket)
 
     def hint(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, endpoints: Iterable[Endpoint]
@@ -193,10 +182,9 @@ class Updater:
             self.demand()
 
     def _due(self) -> float:
-        # Not paced (rule 2).
-        if self._never_asked or self._at_once:
-            return 0.0
-        if self._unsettled or self._tickets.pending:
+        if self._demands.is_urgent:
+            return 0.0  # not paced (rule 2)
+        if self._unsettled or self._demands.is_pending:
             return self._not_before
         return self._last_refresh + self._config.metadata_max_age
 
@@ -228,7 +216,7 @@ class Updater:
             return True
         if refusal is not None:
             # Callers that wait raise it now. The rounds continue, because it may pass.
-            self._tickets.fail(refusal)
+            self._demands.fail(refusal)
         return False
 
     async def _attempt(self, broker: Broker) -> bool | None:
@@ -272,14 +260,11 @@ class Updater:
         now = asyncio.get_running_loop().time()
         if now > self._not_before + self._config.retry_backoff_max:
             self._pace.reset()  # no request was due for a long time, so earlier answers without a change do not count
-        ticket, asked = self._tickets.send(), self._topics_to_ask(now)
-        # From here on the topics are paced, even if this request fails.
-        self._never_asked.clear()
-        self._at_once = False
+        ticket, topics = self._demands.send(), self._topics_to_ask(now)
         promise = connection.send_in_parts(
             MetadataRequest(
-                topics=[MetadataRequestTopic(name=name) for name in sorted(asked)],
-                allow_auto_topic_creation=self.creates_topics or not asked,  # versions before 4 lack the switch
+                topics=[MetadataRequestTopic(name=name) for name in sorted(topics)],
+                allow_auto_topic_creation=self.creates_topics or not topics,  # versions before 4 lack the switch
             ),
             "topics",
             timeout=self._config.request_timeout,
@@ -287,7 +272,7 @@ class Updater:
         answer: MetadataAnswer[TopicView] = MetadataAnswer(await promise, self._read_topics)
         reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
         try:
-            view = await self._merge(answer, asked, reliable)
+            view = await self._merge(answer, topics, reliable)
         except UndecodableResponse as error:
             # The connection has not decoded these bytes, so it does not detect the error itself.
             connection.close(error)
@@ -302,10 +287,10 @@ class Updater:
             return None
         self._brokers.mark_reachable(broker)
         self._read_topics = answer.kept(view.topics)
-        self._accept(view, answer, ticket, asked)
+        self._accept(view, answer, ticket, topics)
         return True
 
-    async def _merge(self, answer: MetadataAnswer[TopicView], asked: set[str], epochs_reliable: bool) -> ClusterView:
+    async def _merge(self, answer: MetadataAnswer[TopicView], topics: set[str], epochs_reliable: bool) -> ClusterView:
         """Return the next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule
         5)."""
         loop = asyncio.get_running_loop()
@@ -315,7 +300,7 @@ class Updater:
             steps = merging(
                 base,
                 answer,
-                asked=asked,
+                asked=topics,
                 keep=self.tracked.names,
                 now=loop.time(),
                 epochs_reliable=epochs_reliable,
@@ -329,40 +314,30 @@ class Updater:
                 return view
             base = self.view
 
-    @property
-    def _asks_for_all(self) -> bool:
-        return self._all_topics_ticket > self._tickets.served
-
     def _topics_to_ask(self, now: float) -> set[str]:
         """Return all tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled
         topics.
         """
-        wanted = set(self._wanted)
-        if self._asks_for_all:
+        if self._demands.asks_for_all:
             self.tracked.expire(now)
-            return wanted.union(self.tracked.names)
-        return wanted.union(self.view.unsettled(self.tracked.names))
+            return self._demands.topics.union(self.tracked.names)
+        return self._demands.topics.union(self.view.unsettled(self.tracked.names))
 
-    def _accept(self, view: ClusterView, answer: MetadataAnswer[TopicView], ticket: int, asked: set[str]) -> None:
+    def _accept(self, view: ClusterView, answer: MetadataAnswer[TopicView], ticket: int, topics: set[str]) -> None:
         now = asyncio.get_running_loop().time()
-        if self._asks_for_all:
+        if self._demands.asks_for_all:
             self._last_refresh = now
         self._outages.recovered(logger, _PLACE, "a broker answered a metadata request")
         changed = not view.same_as(self.view)
         if view.cluster_id != self.view.cluster_id and self.view.cluster_id is not None:
             logger.warning("cluster id changed from %s to %s", self.view.cluster_id, view.cluster_id)
-        # A newer ticket demands metadata that is newer than this answer.
-        for name in [name for name, wanted in self._wanted.items() if wanted <= ticket]:
-            del self._wanted[name]
-        # This answer decides about its own topics. The other topics stay while a caller may still ask for them.
-        self.left_out = {name for name in self.left_out - asked if name in self.tracked or name in self._wanted}
-        self.left_out |= asked.difference(answer.names)
+        self._demands.settle(ticket, topics, answer.names, self.tracked.names)
         if changed:
             self._pace.reset()
         self._not_before = now + self._pace.next()
         self._unsettled = any(True for _ in view.unsettled(self.tracked.names))
         self._missing.update(view, self.tracked, now)
-        self.history.update(view, asked.intersection(answer.names), self.tracked, now)
+        self.history.update(view, topics.intersection(answer.names), self.tracked, now)
         self.failures.clear()
         if answer.message.brokers:
             self._brokers.follow(view)
@@ -371,7 +346,7 @@ class Updater:
         else:
             self.view = view
         # This comes last, so that a callback that raises ends the client before a caller gets this answer.
-        self._tickets.serve(ticket)
+        self._demands.serve(ticket)
 
     def _replace(self, view: ClusterView) -> None:
         self.view = view
@@ -382,10 +357,9 @@ class Updater:
         """End all tickets with an error. The next ticket, or the interval, starts a new round."""
         now = asyncio.get_running_loop().time()
         # All reasons for a request are dropped. Otherwise ``run`` would ask again soon, and fail in the same way.
-        self._tickets.fail(error)
+        self._demands.fail(error)
+        self._demands.drop_urgency()
         self._hopeless_rounds = 0
-        self._never_asked.clear()
-        self._at_once = False
         self._unsettled = False
         self._last_refresh = now
         self._not_before = now + self._pace.next()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from ..aio.deadline import deadline
-from ..aio.retry import Backoff, is_momentary, is_refusal
+from ..aio.retry import Backoff, is_momentary, is_refusal, is_retriable_in_failover
 from ..arguments import check_timeout
 from ..arguments import partitions as checked_partitions
 from ..cluster.client import Client
@@ -22,7 +22,6 @@ from .commit_attempt import MEMBERSHIP_ERRORS
 from .committer import Committer
 from .events import Identity
 from .offset_requests import FetchAnswer, fetch_request, read_fetch, topic_id
-from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +115,7 @@ class OffsetLookups:
                 at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
             )
         except KafkaError as error:
-            if not is_retriable_by_member(error):
+            if not is_retriable_in_failover(error):
                 raise
             lookup.last_error = str(error)
             lookup.on_retry(error)
@@ -134,7 +133,7 @@ class OffsetLookups:
                 self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
                 return True
             refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
-            if not is_retriable_by_member(refused):
+            if not is_retriable_in_failover(refused):
                 raise refused
             lookup.on_retry(refused)
             return True
@@ -169,7 +168,7 @@ class _Lookup:
                 self.by_name = True
             elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was just created or deleted
                 self._settle(partition, None)
-            elif not is_retriable_by_member(refused := error_for(code, f"fetching the offset of {partition}")):
+            elif not is_retriable_in_failover(refused := error_for(code, f"fetching the offset of {partition}")):
                 raise refused
             else:
                 self.on_retry(refused)

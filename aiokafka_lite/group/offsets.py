@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..aio.deadline import deadline
+from ..aio.retry import is_retriable_in_failover
 from ..arguments import check_mark, check_timeout
 from ..arguments import offsets as checked_offsets
 from ..arguments import partition as checked_partition
@@ -42,7 +43,6 @@ from .events import NO_MEMBER, Identity
 from .offset_lookups import OffsetLookups, repeat_attempts
 from .offset_requests import commit_request, read_commit, topic_id
 from .reading import Marking
-from .requests import is_retriable_by_member
 
 logger = logging.getLogger(__name__)
 
@@ -372,7 +372,7 @@ class Offsets:
             )
         except KafkaError as error:
             self.commits.failures += 1
-            attempt.fail(error, is_final=not is_retriable_by_member(error))
+            attempt.fail(error, is_final=not is_retriable_in_failover(error))
             return bool(attempt.offsets)
         codes = read_commit(sent, response, view.topic_names)
         if any(code is not ErrorCode.NONE for code in codes.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..aio.retry import is_refusal, is_retriable
+from ..aio.retry import is_refusal, is_retriable_in_failover
 from ..arguments import plural
 from ..cluster.metadata import ClusterView
 from ..errors import BrokerError, ErrorCode, KafkaError, error_for
@@ -242,13 +242,4 @@ def is_refused(error: KafkaError) -> bool:
     """Return whether an operator may have to act: the error is neither a step of a rebalance nor retriable."""
     if not isinstance(error, BrokerError):
         return is_refusal(error)
-    return error.code not in _EVICTED and not is_retriable_by_member(error)
-
-
-def is_retriable_by_member(error: KafkaError) -> bool:
-    """``is_retriable`` with one exception: UNKNOWN_SERVER_ERROR is retried too.
-
-    Brokers return it during a failover. Java's client raises it from ``poll()`` and stays usable. Here it would end the
-    consumer, and cause a rebalance of its group.
-    """
-    return is_retriable(error) or (isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_SERVER_ERROR)
+    return error.code not in _EVICTED and not is_retriable_in_failover(error)

@@ -37,6 +37,7 @@ from typing import Any, Generic, Literal
 import anyio
 
 from ..aio import forks
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff
 from ..aio.runtime import wall_clock
 from ..aio.user_context import InContext
@@ -343,7 +344,7 @@ class _ClaimWork(Generic[K, V]):
         self.active: dict[_Item[K, V], float] = {}
         """The records whose function runs now, with the loop's time at which it began."""
         self.process: int = forks.generation
-        self.ended = asyncio.Event()
+        self.ended = LightEvent()
         self._plan = plan
         self._shared = shared
         self._session = session
@@ -356,7 +357,7 @@ class _ClaimWork(Generic[K, V]):
         self._tasks = anyio.create_task_group()
         self._starting = 0
         self._running: set[asyncio.Task[Any] | None] = set()
-        self._has_room = asyncio.Event()
+        self._has_room = LightEvent()
         self._is_stopping = False
         self._reading = anyio.CancelScope()
         self._failure: Exception | None = None

@@ -6,7 +6,6 @@ record until then, and a producer without a stream only checks an empty set for 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakSet
 
+from ..aio.light_event import LightEvent
 from ..protocol.records import RecordBatch
 from ..types import Header
 from .batch import ProducerBatch
@@ -99,7 +99,7 @@ class Failures:
         self._size = 0
         self._groups: deque[_Group] = deque()
         self._reading: Iterator[FailedRecord] = iter(())
-        self._changed = asyncio.Event()
+        self._changed = LightEvent()
         self._is_over = False
 
     def __aiter__(self) -> Failures:

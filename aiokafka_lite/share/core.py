@@ -25,6 +25,7 @@ from uuid import UUID
 import anyio
 
 from ..aio.callbacks import in_copy
+from ..aio.light_event import LightEvent
 from ..aio.service import CLOSE_TIMEOUT, Service
 from ..arguments import plural
 from ..cluster.client import Client
@@ -87,7 +88,7 @@ class ShareCore:
         self._fetchers: dict[int, BrokerShareFetcher] = {}
         self._wants_records = False
         self._expired = 0  # the expired records that were reported
-        self._ready = asyncio.Event()
+        self._ready = LightEvent()
         self._failures: list[Exception] = []  # errors that the next reads raise
         self._refusals = Refusals(self.client.outages.is_ongoing)
         self.client.outages.on_refusal = self._on_refusal

@@ -26,6 +26,7 @@ from typing import Protocol
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import is_momentary, is_refusal
 from ..arguments import plural
 from ..cluster.client import Client
@@ -106,9 +107,9 @@ class BrokerShareFetcher:
         self._renewals: list[Renewal] = []
         self._outbox = Outbox(node_id, in_flight, reading.on_settled)
         self._closing = False
-        self._stopped = asyncio.Event()
+        self._stopped = LightEvent()
         self._stopped.set()
-        self._wake = asyncio.Event()
+        self._wake = LightEvent()
         self._backoff = client.retry_backoff(at_most=max(config.fetch_max_wait, 0.1))
         self._place = f"fetching from broker {node_id}"
         self._access = f"access to broker {node_id}"  # the same for refusals

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from ..aio.retry import is_retriable_in_failover
 from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
-from ..group.requests import heartbeat_interval, is_final, is_retriable_by_member, problem_of_assignment
+from ..group.requests import heartbeat_interval, is_final, problem_of_assignment
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..state_machine import next_state
 from .session import TopicIdPartition
@@ -146,7 +147,7 @@ class ShareMember:
         if code in _FENCED and (has_joined or code is not ErrorCode.GROUP_ID_NOT_FOUND):
             self.epoch, self.assignment = JOIN_EPOCH, frozenset()
             self._advance(ShareMemberEvent.FENCED)
-        elif not is_retriable_by_member(error) and is_final(code, was_accepted=self._was_accepted):
+        elif not is_retriable_in_failover(error) and is_final(code, was_accepted=self._was_accepted):
             self._advance(ShareMemberEvent.REFUSED)
         return error
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
@@ -61,7 +62,7 @@ class ShareMembership:
         self._channel = CoordinatorChannel(client, member.group_id)
         self._place = f"share group {member.group_id}"
         self._access = f"access to share group {member.group_id}"
-        self._closing = asyncio.Event()
+        self._closing = LightEvent()
         self._renewed_at = 0.0  # the loop's time at which the last successful heartbeat was sent
         self._blocked_loop = BlockedLoop(
             client.loop_delay,

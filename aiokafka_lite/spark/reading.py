@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from ..aio.light_event import LightEvent
 from ..aio.retry import is_retriable
 from ..aio.service import Component
 from ..cluster.client import Client
@@ -82,7 +83,7 @@ class RangeReader(Component, SubscriptionObserver):
         self._refused = client.retry_backoff()
         self._warned: set[str] = set()
         self._complete: list[Fetched] = []  # the last batches of ranges that are read to their end
-        self._ready = asyncio.Event()
+        self._ready = LightEvent()
         self._subscription = Subscription(ResetStrategy.NONE, config.max_partition_fetch_bytes, self)
         self._fetching: Fetching | None = None
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, cast
 
 from ...aio import forks
 from ...aio.gradual import GradualCalls
+from ...aio.light_event import LightEvent
 from ...aio.retry import Backoff
 from ...arguments import offset as checked_offset
 from ...errors import IllegalStateError, KafkaError
@@ -57,7 +58,7 @@ class ClaimReader:
         self._after_last: int | None = None
         """The offset after the last returned record, once the user has asked for the next one; None while records are
         being returned."""
-        self._ready = asyncio.Event()
+        self._ready = LightEvent()
         self._wakes = wakes
         self._is_waking = False
         self._budget = YIELD_BUDGET

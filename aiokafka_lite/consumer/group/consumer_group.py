@@ -12,7 +12,6 @@ early, only its own claim ends.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Generic, Self, Unpack
 import anyio
 
 from ...aio import forks
+from ...aio.light_event import LightEvent
 from ...aio.service import NotCopyable, ServiceState
 from ...arguments import check_timeout, must_be
 from ...errors import ConfigurationError, IllegalStateError, KafkaError
@@ -94,7 +94,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         """The error that the last ``consume`` raised."""
         self._closed = False
         self._closed_during_start = False
-        self._idle = asyncio.Event()
+        self._idle = LightEvent()
         self._idle.set()
         self._errors = ErrorQueue()
 
@@ -239,7 +239,7 @@ class ErrorQueue:
     def __init__(self) -> None:
         self.is_closed: bool = False
         self._errors: deque[KafkaError] = deque(maxlen=ERRORS_KEPT)
-        self._changed = asyncio.Event()
+        self._changed = LightEvent()
 
     def add(self, error: KafkaError) -> None:
         self._errors.append(error)

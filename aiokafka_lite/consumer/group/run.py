@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ...aio.gradual import GradualCalls, GradualEvent
+from ...aio.light_event import LightEvent
 from ...aio.service import Component, Service
 from ...cluster.standstill import Check
 from ...errors import KafkaError
@@ -404,7 +405,7 @@ class GroupRun(Component):
     ) -> None:
         super().__init__()
         self._topics = topics
-        self._finished = asyncio.Event()
+        self._finished = LightEvent()
         self.handler_error: Exception | None = None
         self.core: GroupCore = GroupCore(
             self._service,

@@ -10,6 +10,7 @@ import anyio
 
 from ...aio.children import ChildScope
 from ...aio.gradual import GradualEvent
+from ...aio.light_event import LightEvent
 from ...aio.retry import Backoff
 from ...errors import KafkaError
 from ...types import TopicPartition
@@ -28,7 +29,7 @@ class SessionRun:
         self.tasks: dict[TopicPartition, ChildScope] = {}
         self.lookups: set[anyio.CancelScope] = set()
         """Lookups of committed offsets that end with the session."""
-        self.over: asyncio.Event = asyncio.Event()
+        self.over: LightEvent = LightEvent()
         """Set when no claim runs any more."""
         self.needs_cleanup = True
         self._cancelled = cancelled
