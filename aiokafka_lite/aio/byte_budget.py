@@ -73,20 +73,20 @@ class ByteBudget:
         else:
             await self._wait(size, 0)
 
-    async def _wait(self, size: int, taken: int) -> None:
+    async def _wait(self, size: int, reserved: int) -> None:
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
-        self._waiters.append((granted, size, taken))
+        self._waiters.append((granted, size, reserved))
         # There may be room already, but callers that are about to run come first. So check in the next turn of the
         # loop.
         loop.call_soon(self._grant)
         try:
             await granted
-            self._granted -= taken
+            self._granted -= reserved
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():  # granted and cancelled in the same turn
-                self._granted -= taken
-                self.release(taken)
+                self._granted -= reserved
+                self.release(reserved)
             else:
                 self._grant()  # a smaller request may fit
             raise
@@ -103,12 +103,12 @@ class ByteBudget:
         # cancelled caller is removed when it reaches the head of the queue, because removing it at once would cost a
         # search.
         while self._waiters:
-            granted, size, taken = self._waiters[0]
+            granted, size, reserved = self._waiters[0]
             if not granted.cancelled():
                 if size > self._free:
                     return
-                self._free -= taken
-                self._granted += taken
+                self._free -= reserved
+                self._granted += reserved
                 granted.set_result(None)
             self._waiters.popleft()
 

@@ -38,9 +38,9 @@ class deadline:  # noqa: N801 - used as a statement, like contextlib.closing
     @classmethod
     def at(cls, time: float, describe: Callable[[], str]) -> deadline:
         """Make a deadline at a time of the loop's clock."""
-        made = cls(None, describe)
-        made._scope.deadline = time
-        return made
+        limit = cls(None, describe)
+        limit._scope.deadline = time
+        return limit
 
     def __enter__(self) -> None:
         self._scope.__enter__()

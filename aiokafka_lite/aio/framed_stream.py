@@ -59,7 +59,7 @@ class FramedStream(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def stream_ended(self, error: Exception | None) -> None:
-        """The connection has ended. ``error`` is None if the peer ended it between two frames, or after ``close``."""
+        """Handle the connection's end. ``error`` is None after ``close``, or if the peer ended it between frames."""
         raise NotImplementedError
 
     def accept(self, max_size: int) -> None:

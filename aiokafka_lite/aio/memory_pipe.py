@@ -186,14 +186,14 @@ class MemoryTransport(asyncio.Transport):
                 cast(asyncio.Protocol, protocol).data_received(bytes(piece))
                 return
             buffer = memoryview(cast(Any, protocol.get_buffer(len(piece))))
-            taken = min(len(buffer), len(piece))
-            if taken == 0:
+            count = min(len(buffer), len(piece))
+            if count == 0:
                 raise RuntimeError("get_buffer() returned an empty buffer")
-            buffer[:taken] = piece[:taken]
-            if taken < len(piece):  # this comes before buffer_updated(), which may close the pipe
-                self._incoming.appendleft(piece[taken:])
-                self._incoming_size += len(piece) - taken
-            protocol.buffer_updated(taken)
+            buffer[:count] = piece[:count]
+            if count < len(piece):  # this comes before buffer_updated(), which may close the pipe
+                self._incoming.appendleft(piece[count:])
+                self._incoming_size += len(piece) - count
+            protocol.buffer_updated(count)
         except Exception as error:  # noqa: BLE001 - an error of the protocol ends its connection and is reported, as in asyncio
             context = {"message": "a protocol failed to receive data", "exception": error, "transport": self}
             self._loop.call_exception_handler(context)

@@ -320,7 +320,7 @@ class Service:
         return "" if describe is None else describe(timeout)
 
     async def _run(self) -> None:
-        """The root task."""
+        """Run the component, as its root task."""
         try:
             with anyio.CancelScope() as self._root_scope:
                 await self._run_states()
@@ -442,8 +442,8 @@ class Service:
         error = unwrapped(error)
         if self.failure is not None:
             # A failure of an attached service is also the failure of this component, so it is not a later error.
-            known = [self.failure, *(each.failure for each in self._attached)]
-            is_known = any(error is failure or repr(error) == repr(failure) for failure in known)
+            failures = [self.failure, *(service.failure for service in self._attached)]
+            is_known = any(error is failure or repr(error) == repr(failure) for failure in failures)
             if logs and not is_known and not isinstance(error, BaseExceptionGroup):
                 logger.warning("%r failed with %r; a later error is ignored: %r", self, self.failure, error)
             return

@@ -64,10 +64,12 @@ class MetadataAnswer(Generic[T]):
         encoded = self._encoded if len(last) == len(self._encoded) else list(last.items())
         return ReadTopics(self._response.version, encoded, merged)
 
-    def read(self, known: Mapping[str, T], asked: Collection[str] | None = None) -> Iterator[MetadataResponseTopic | T]:
-        """Read all topics, from the first one. ``known`` has the topics of the present snapshot.
+    def read(
+        self, present: Mapping[str, T], requested: Collection[str] | None = None
+    ) -> Iterator[MetadataResponseTopic | T]:
+        """Read all topics, from the first one. ``present`` has the topics of the present snapshot.
 
-        If the bytes of a topic have not changed, this yields the known topic itself. ``asked`` are the requested names,
+        If the bytes of a topic have not changed, this yields the present topic itself. ``requested`` are topic names,
         None for all topics. The bytes of other topics are not kept, because the caller does not use those topics.
         """
         if isinstance(self._response, MetadataResponse):
@@ -75,10 +77,10 @@ class MetadataAnswer(Generic[T]):
                 check_topic(topic)
             yield from self._response.topics
         else:
-            yield from self._decode(self._response, known, asked)
+            yield from self._decode(self._response, present, requested)
 
     def _decode(
-        self, response: PartialResponse, known: Mapping[str, T], asked: Collection[str] | None
+        self, response: PartialResponse, present: Mapping[str, T], requested: Collection[str] | None
     ) -> Iterator[MetadataResponseTopic | T]:
         version, before, merged = self._before
         if version != response.version:
@@ -90,7 +92,7 @@ class MetadataAnswer(Generic[T]):
         while response.remaining:
             if place < len(before):
                 name, encoded = before[place]
-                same = known.get(name)
+                same = present.get(name)
                 # The known topic must have been made of these bytes: a hint may have replaced it since.
                 if same is not None and same is merged.get(name) and response.skip(encoded):
                     self._encoded.append(before[place])
@@ -101,7 +103,7 @@ class MetadataAnswer(Generic[T]):
             topic: MetadataResponseTopic = response.decode()
             check_topic(topic)
             name = topic.name or ""
-            is_asked = asked is None or name in asked
+            is_asked = requested is None or name in requested
             self._encoded.append((name, response.data[start : response.position] if is_asked else b""))
             # Brokers list the topics in the same order each time, so the next one is probably the next one here.
             place = places.get(name, place - 1) + 1

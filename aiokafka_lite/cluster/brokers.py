@@ -65,7 +65,7 @@ class Brokers:
         return broker
 
     def __iter__(self) -> Iterator[Broker]:
-        """Return all known brokers, and the bootstrap addresses that were tried."""
+        """Iterate over all known brokers, and the bootstrap addresses that were tried."""
         return iter(tuple(self._brokers.values()))
 
     def follow(self, view: ClusterView) -> None:
@@ -137,7 +137,7 @@ class Brokers:
                 yield self.of(Node(self._bootstrap_ids[address], address.host, address.port))
 
     def by_load(self, view: ClusterView) -> list[Broker]:
-        """Brokers for a request that any broker can answer, best first: connected, then fewest requests in flight.
+        """Return brokers for a request that any can answer, best first: connected, then fewest requests in flight.
 
         Raises BrokerError (BROKER_NOT_AVAILABLE) only while the snapshot has no broker at all.
         """

@@ -254,9 +254,9 @@ class Client(Component):
         """
         check_topic_name(name)
         self._service.check()
-        known = self.known_topic(name)
-        if known is not None:
-            return known
+        topic = self.known_topic(name)
+        if topic is not None:
+            return topic
         return await self._service.while_running(wait_for_topic(self._updater, name, self.limit(timeout)))
 
     def allow_topic_creation(self, allowed: bool) -> None:
@@ -280,11 +280,11 @@ class Client(Component):
 
     def add_topics(self, names: Iterable[str]) -> None:
         """Track the topics until ``remove_topics``. Unknown topics are requested at once, or by ``start``."""
-        wanted = list(names)
-        for name in wanted:
+        topics = list(names)
+        for name in topics:
             check_topic_name(name)
-        self._updater.tracked.add(wanted)
-        missing = [name for name in wanted if name not in self.view.topics]
+        self._updater.tracked.add(topics)
+        missing = [name for name in topics if name not in self.view.topics]
         if missing:
             self._updater.demand(missing)
 
@@ -370,9 +370,9 @@ class Client(Component):
         """
         self._service.check()
         key = CoordinatorKey(kind, name)
-        known = self._coordinators.known(key)
-        if known is not None:
-            return self._brokers.of(known)
+        node = self._coordinators.known(key)
+        if node is not None:
+            return self._brokers.of(node)
 
         async def find() -> Broker:
             return self._brokers.of(await self._coordinators.find(key))

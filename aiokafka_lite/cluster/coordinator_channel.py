@@ -113,10 +113,11 @@ class CoordinatorChannel:
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
         """Raise ConnectionLost if another broker is now the coordinator. If not, start a lookup for the next check."""
-        known = self._client.known_coordinator(self._name, self._kind)
-        if known is not None and known.node_id != node_id:
+        coordinator = self._client.known_coordinator(self._name, self._kind)
+        if coordinator is not None and coordinator.node_id != node_id:
             raise ConnectionLost(
-                f"broker {node_id} did not answer, and {CoordinatorKey(self._kind, self._name)} has moved to {known}",
+                f"broker {node_id} did not answer, and {CoordinatorKey(self._kind, self._name)} has moved to "
+                f"{coordinator}",
                 sent=sent,
             )
         self._client.refresh_coordinator(self._name, self._kind)

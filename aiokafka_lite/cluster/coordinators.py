@@ -97,9 +97,9 @@ class Coordinators:
 
         Raises ValueError for a name that no request can carry.
         """
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        node = self._known.get(key)
+        if node is not None:
+            return node
         lookup = self.refresh(key)
         await lookup.done.wait()
         if lookup.error is not None:
@@ -121,10 +121,10 @@ class Coordinators:
         With ``node_id``, drop it only if that broker is the cached coordinator, so that a late error does not undo a
         newer answer.
         """
-        known = self._known.get(key)
-        if known is not None and node_id in (None, known.node_id):
+        node = self._known.get(key)
+        if node is not None and node_id in (None, node.node_id):
             del self._known[key]
-            logger.debug("dropped the coordinator of %s from the cache: %s", key, known)
+            logger.debug("dropped the coordinator of %s from the cache: %s", key, node)
 
     def forget_node(self, node_id: int) -> None:
         """Drop every key that this broker coordinates, because the broker is unreachable."""

@@ -48,8 +48,8 @@ class Demands:
         """The topics that are demanded by name."""
         return set(self._topics)
 
-    def issue(self, topics: Iterable[str] | None, known: Collection[str], *, at_once: bool) -> int:
-        """Return a ticket for these topics, or for all tracked ones. ``known`` are the topics of the snapshot.
+    def issue(self, topics: Iterable[str] | None, present: Collection[str], *, at_once: bool) -> int:
+        """Return a ticket for these topics, or for all tracked ones. ``present`` are the topics of the snapshot.
 
         All callers share one ticket until its request is sent.
         """
@@ -62,7 +62,7 @@ class Demands:
         else:
             for name in topics:
                 self._topics[name] = ticket
-                if name not in known and name not in self.left_out:
+                if name not in present and name not in self.left_out:
                     self._never_asked.add(name)
         return ticket
 
@@ -99,7 +99,7 @@ class Demands:
         self._notify()
 
     def drop_urgency(self) -> None:
-        """Pace the next request, because the last one failed in a way that a quick repetition cannot mend."""
+        """Let the next request be paced, because the last one failed in a way that a quick repetition cannot mend."""
         self._never_asked.clear()
         self._at_once = False
 

@@ -145,8 +145,8 @@ def common(service: Service, client: Client, *configs: object, fatal: BaseExcept
 
 
 def software() -> dict[str, str]:
-    """Versions of this library, of Python and of the other libraries that are used."""
-    found = {
+    """Return the versions of this library, of Python and of the other libraries that are used."""
+    versions = {
         "aiokafka_lite": VERSION,
         "build": BUILD,
         "python": sys.version.split()[0],
@@ -154,10 +154,10 @@ def software() -> dict[str, str]:
     }
     for name in ("anyio", "crc32c", "lz4", "zstandard", "cramjam", "uvloop", "pyarrow"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def changed(config: object) -> Iterator[tuple[str, str]]:
@@ -185,7 +185,9 @@ def bounded(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _cluster(client: Client) -> ClusterReport:
     view = client.view
-    outages = [each.error for each in client.outages.all() if each.place == "metadata" and each.began is not None]
+    outages = [
+        outage.error for outage in client.outages.all() if outage.place == "metadata" and outage.began is not None
+    ]
     return ClusterReport(
         bootstrap_servers=",".join(client.config.servers),
         cluster_id=view.cluster_id,
@@ -205,7 +207,7 @@ def _broker(broker: Broker) -> BrokerReport:
     offers = next((str(connection.versions) for connection in connections.values() if connection.ready), "unknown")
     return BrokerReport(
         broker=broker.place,
-        connections=tuple(_connection(purpose.value, each) for purpose, each in connections.items()),
+        connections=tuple(_connection(purpose.value, connection) for purpose, connection in connections.items()),
         next_try_in=round(max(0.0, broker.retry_at - loop_time()), 3),
         offers=offers,
     )
@@ -246,18 +248,18 @@ def _loop(client: Client) -> LoopReport:
 
 
 def _lines(value: Mapping[str, object], indent: str) -> Iterator[str]:
-    """Lines ``name: value``. Nested values are on the lines below, indented."""
-    for name, each in value.items():
+    """Yield lines ``name: value``. Nested values are on the lines below, indented."""
+    for name, field in value.items():
         label = f"{indent}{name.replace('_', ' ')}:"
-        if isinstance(each, dict) and each:
+        if isinstance(field, dict) and field:
             yield label
-            yield from _lines(each, indent + "  ")
-        elif isinstance(each, list) and each:
+            yield from _lines(field, indent + "  ")
+        elif isinstance(field, list) and field:
             yield label
-            for item in each:
+            for item in field:
                 yield from _item(item, indent + "  ")
         else:
-            yield f"{label} {'none' if each in (None, [], {}) else each}"
+            yield f"{label} {'none' if field in (None, [], {}) else field}"
 
 
 def _item(item: object, indent: str) -> Iterator[str]:
@@ -265,6 +267,6 @@ def _item(item: object, indent: str) -> Iterator[str]:
     if not isinstance(item, dict):
         yield f"{indent}- {item}"
         return
-    simple = {name: each for name, each in item.items() if not isinstance(each, dict | list) and each is not None}
-    yield f"{indent}- " + ", ".join(f"{name.replace('_', ' ')}: {each}" for name, each in simple.items())
-    yield from _lines({name: each for name, each in item.items() if isinstance(each, dict | list)}, indent + "    ")
+    simple = {name: field for name, field in item.items() if not isinstance(field, dict | list) and field is not None}
+    yield f"{indent}- " + ", ".join(f"{name.replace('_', ' ')}: {field}" for name, field in simple.items())
+    yield from _lines({name: field for name, field in item.items() if isinstance(field, dict | list)}, indent + "    ")

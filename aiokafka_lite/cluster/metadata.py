@@ -138,7 +138,7 @@ class ClusterView:
     updated_at: float | None = None
 
     def age(self, now: float) -> float:
-        """Seconds since the last answer; infinite before the first. ``now`` is the loop's time."""
+        """Return the seconds since the last answer; infinite before the first. ``now`` is the loop's time."""
         return float("inf") if self.updated_at is None else now - self.updated_at
 
     @property
@@ -199,7 +199,7 @@ def merging(
     view: ClusterView,
     answer: MetadataAnswer[TopicView],
     *,
-    asked: Collection[str] | None,
+    requested: Collection[str] | None,
     keep: AbstractSet[str] = frozenset(),
     now: float | None = None,
     epochs_reliable: bool = True,
@@ -209,7 +209,7 @@ def merging(
     Yields None after each slice of the work (rule 6), and at the end the snapshot. Raises ProtocolError if the answer
     is invalid or cannot be decoded.
 
-    ``asked`` are the requested names, None for all topics. Topics outside the answer stay while they are in ``keep``.
+    ``requested`` are topic names, None for all topics. Topics outside the answer stay while they are in ``keep``.
     After an answer about all topics, they get the error UNKNOWN_TOPIC_OR_PARTITION, because that answer is complete.
     ``epochs_reliable`` is False for answers before version 9. An answer with another cluster id replaces everything.
     """
@@ -217,20 +217,20 @@ def merging(
     if view.cluster_id is not None and response.cluster_id is not None and view.cluster_id != response.cluster_id:
         # Epochs and ids of one cluster say nothing about another one.
         view = ClusterView()
-    topics = _kept(view, keep, is_complete=asked is None)
+    topics = _kept(view, keep, is_complete=requested is None)
     shared: Shared = {}
     merged = 0
-    for given in answer.read(view.topics, asked):
+    for topic in answer.read(view.topics, requested):
         # The name is null only in responses to requests by topic id, which this client does not send. The next response
         # would drop an unrequested topic anyway.
-        if given.name and (asked is None or given.name in asked):
-            if isinstance(given, TopicView):
-                topics[given.name] = given
+        if topic.name and (requested is None or topic.name in requested):
+            if isinstance(topic, TopicView):
+                topics[topic.name] = topic
             else:
-                known = view.topics.get(given.name)
+                present = view.topics.get(topic.name)
                 at = 0.0 if now is None else now
-                topics[given.name] = yield from _merge_topic(known, given, epochs_reliable, shared, at)
-                merged += len(given.partitions)
+                topics[topic.name] = yield from _merge_topic(present, topic, epochs_reliable, shared, at)
+                merged += len(topic.partitions)
         merged += 1
         if merged >= SLICE:
             yield None
@@ -279,7 +279,7 @@ def merge_leader(
     if leader not in hinted and leader not in view.nodes:
         return view
     moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
-    partitions = tuple(moved if each is partition else each for each in topic.partitions)
+    partitions = tuple(moved if partition_view is partition else partition_view for partition_view in topic.partitions)
     topics = view.topics | {topic.name: dataclasses.replace(topic, partitions=partitions)}
     nodes = {**view.nodes, **hinted}
     return dataclasses.replace(
@@ -300,81 +300,81 @@ def _gone(topic: TopicView) -> TopicView:
 
 
 def _merge_topic(
-    known: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
+    present: TopicView | None, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, TopicView]:
     name = answer.name or ""
     error = ErrorCode.of(answer.error_code)
     if error is not ErrorCode.NONE:
-        if known is None:
+        if present is None:
             return TopicView(name, answer.topic_id, error, (), answer.is_internal)
         # Keep the known id: an answer that the topic does not exist has none.
-        return known if known.error is error else dataclasses.replace(known, error=error)
-    if known is None or not _is_same_topic(known, answer):
-        known = TopicView(name)
-    partitions = yield from _merge_partitions(known, answer, epochs_reliable, shared, now)
-    topic_id = answer.topic_id if answer.topic_id != ZERO_UUID else known.topic_id
+        return present if present.error is error else dataclasses.replace(present, error=error)
+    if present is None or not _is_same_topic(present, answer):
+        present = TopicView(name)
+    partitions = yield from _merge_partitions(present, answer, epochs_reliable, shared, now)
+    topic_id = answer.topic_id if answer.topic_id != ZERO_UUID else present.topic_id
     if (
-        partitions is known.partitions
-        and known.error is ErrorCode.NONE
-        and known.topic_id == topic_id
-        and known.is_internal == answer.is_internal
+        partitions is present.partitions
+        and present.error is ErrorCode.NONE
+        and present.topic_id == topic_id
+        and present.is_internal == answer.is_internal
     ):
-        return known
+        return present
     return TopicView(name, topic_id, ErrorCode.NONE, partitions, answer.is_internal)
 
 
-def _is_same_topic(known: TopicView, answer: MetadataResponseTopic) -> bool:
-    if known.topic_id == ZERO_UUID and answer.topic_id == ZERO_UUID:
+def _is_same_topic(present: TopicView, answer: MetadataResponseTopic) -> bool:
+    if present.topic_id == ZERO_UUID and answer.topic_id == ZERO_UUID:
         # Without ids, only a missing topic between two answers shows that it was created again (rule 2).
-        return known.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return present.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # During an upgrade some brokers have topic ids and others have none; a missing id contradicts nothing.
-    return answer.topic_id in (known.topic_id, ZERO_UUID)
+    return answer.topic_id in (present.topic_id, ZERO_UUID)
 
 
 def _merge_partitions(
-    known: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
+    present: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, tuple[PartitionView, ...]]:
-    """Yield the partitions of a topic; the known tuple itself if nothing changed."""
-    if len(known.partitions) == len(answer.partitions) and all(
-        _is_unchanged(old, given, epochs_reliable) for old, given in zip(known.partitions, answer.partitions)
+    """Return the partitions of a topic; the present tuple itself if nothing changed."""
+    if len(present.partitions) == len(answer.partitions) and all(
+        _is_unchanged(old, partition, epochs_reliable) for old, partition in zip(present.partitions, answer.partitions)
     ):
-        return known.partitions
+        return present.partitions
     merged: dict[int, PartitionView] = {}
-    has_id = known.topic_id != ZERO_UUID or answer.topic_id != ZERO_UUID
+    has_id = present.topic_id != ZERO_UUID or answer.topic_id != ZERO_UUID
     for start in range(0, len(answer.partitions), SLICE):
         if start:
             yield
-        for given in answer.partitions[start : start + SLICE]:
-            number = given.partition_index
-            old = known.partition(number)
-            if old is not None and _is_older(old, given, epochs_reliable):
+        for partition in answer.partitions[start : start + SLICE]:
+            number = partition.partition_index
+            old = present.partition(number)
+            if old is not None and _is_older(old, partition, epochs_reliable):
                 # Rule 1: the broker does not know the newest leader yet.
                 ignored = old if has_id else _count_older(old, now)
                 if ignored is not None:
                     merged[number] = ignored
                     continue
-            merged[number] = _merge_partition(old, given, epochs_reliable, shared)
-    if known.topic_id != ZERO_UUID and known.topic_id == answer.topic_id:
+            merged[number] = _merge_partition(old, partition, epochs_reliable, shared)
+    if present.topic_id != ZERO_UUID and present.topic_id == answer.topic_id:
         # Rule 5: the same topic cannot lose a partition, so the answer is older than what is known.
-        for old in known.partitions:
+        for old in present.partitions:
             merged.setdefault(old.partition, old)
-    made = tuple(merged[number] for number in sorted(merged))
-    return known.partitions if made == known.partitions else made
+    partitions = tuple(merged[number] for number in sorted(merged))
+    return present.partitions if partitions == present.partitions else partitions
 
 
-def _is_unchanged(old: PartitionView, given: MetadataResponsePartition, epochs_reliable: bool) -> bool:
+def _is_unchanged(old: PartitionView, answer: MetadataResponsePartition, epochs_reliable: bool) -> bool:
     """Return whether the merged partition would equal the known one, which is the usual case. Hot: creates no
     object."""
     return (
         not old.older_answers
-        and old.partition == given.partition_index
-        and (-1 if old.leader is None else old.leader) == given.leader_id
+        and old.partition == answer.partition_index
+        and (-1 if old.leader is None else old.leader) == answer.leader_id
         and (old.leader_epoch if old.leader_epoch is not None else -1)
-        == (given.leader_epoch if epochs_reliable else -1)
-        and old.error == given.error_code
-        and old.replicas == tuple(given.replica_nodes)
-        and old.isr == tuple(given.isr_nodes)
-        and old.offline == tuple(given.offline_replicas)
+        == (answer.leader_epoch if epochs_reliable else -1)
+        and old.error == answer.error_code
+        and old.replicas == tuple(answer.replica_nodes)
+        and old.isr == tuple(answer.isr_nodes)
+        and old.offline == tuple(answer.offline_replicas)
     )
 
 
@@ -391,18 +391,18 @@ def _count_older(old: PartitionView, now: float) -> PartitionView | None:
 
 
 def _merge_partition(
-    old: PartitionView | None, given: MetadataResponsePartition, epochs_reliable: bool, shared: Shared
+    old: PartitionView | None, answer: MetadataResponsePartition, epochs_reliable: bool, shared: Shared
 ) -> PartitionView:
-    leader = given.leader_id if given.leader_id >= 0 else None
-    epoch = given.leader_epoch if epochs_reliable and given.leader_epoch >= 0 else None
+    leader = answer.leader_id if answer.leader_id >= 0 else None
+    epoch = answer.leader_epoch if epochs_reliable and answer.leader_epoch >= 0 else None
     new = PartitionView(
-        given.partition_index,
+        answer.partition_index,
         leader,
         epoch,
-        _shared(given.replica_nodes, shared),
-        _shared(given.isr_nodes, shared),
-        _shared(given.offline_replicas, shared),
-        ErrorCode.of(given.error_code),
+        _shared(answer.replica_nodes, shared),
+        _shared(answer.isr_nodes, shared),
+        _shared(answer.offline_replicas, shared),
+        ErrorCode.of(answer.error_code),
     )
     return old if old == new and old is not None else new
 
@@ -411,5 +411,5 @@ def _shared(nodes: list[int], shared: Shared) -> tuple[int, ...]:
     """Return the nodes as a tuple. Equal lists get the same tuple, because thousands of partitions have the same
     replicas.
     """
-    made = tuple(nodes)
-    return shared.setdefault(made, made)
+    node_ids = tuple(nodes)
+    return shared.setdefault(node_ids, node_ids)

@@ -37,15 +37,15 @@ class MetricsReport(NamedTuple):
 def encode_metrics(
     metrics: Iterable[Metric], resource: Mapping[str, str], *, begin_ns: int, now_ns: int, temporality: int
 ) -> bytes:
-    """``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
+    """Return ``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
 
     Counters count from ``begin_ns``.
     """
     points: dict[tuple[str, bool], list[bytes]] = {}
     for metric in metrics:
         points.setdefault((metric.name, metric.is_counter), []).append(_point(metric, begin_ns, now_ns))
-    encoded = (_metric(name, is_counter, found, temporality) for (name, is_counter), found in points.items())
-    scope = _bytes(1, _bytes(1, SCOPE.encode())) + b"".join(_bytes(2, each) for each in encoded)
+    encoded = (_metric(name, is_counter, values, temporality) for (name, is_counter), values in points.items())
+    scope = _bytes(1, _bytes(1, SCOPE.encode())) + b"".join(_bytes(2, metric) for metric in encoded)
     return _bytes(1, _bytes(1, _attributes(1, resource.items())) + _bytes(2, scope))
 
 

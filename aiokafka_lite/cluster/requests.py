@@ -57,9 +57,9 @@ class Requests:
             return self._brokers.of(node)
         listed = view.nodes.get(node)
         if listed is None:
-            known = ", ".join(str(each) for each in sorted(view.nodes))
+            node_ids = ", ".join(str(node_id) for node_id in sorted(view.nodes))
             raise error_for(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster, which has {known or 'none'}"
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster, which has {node_ids or 'none'}"
             )
         return self._brokers.of(listed)
 

@@ -126,7 +126,7 @@ class Standstill:
         self._warn_of_outages(now)
 
     def _looked(self) -> list[Wait]:
-        """The waits that the checks find. A check that fails must not end the client that it watches."""
+        """Return the waits that the checks find. A check that fails must not end the client that it watches."""
         waits: list[Wait] = []
         for check in self._checks:
             try:

@@ -107,16 +107,16 @@ class Telemetry:
 
     async def _subscribe(self) -> None:
         self._broker = self._choose_broker()
-        found = await self._broker.send(GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id))
-        code = ErrorCode.of(found.error_code)
+        answer = await self._broker.send(GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id))
+        code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
             raise error_for(code, "requesting the subscription of metrics")
         # A broker assigns an id once. To a client that has one, it answers with the same id, or with 0.
-        if found.client_instance_id != ZERO_UUID:
-            self._instance_id = found.client_instance_id
+        if answer.client_instance_id != ZERO_UUID:
+            self._instance_id = answer.client_instance_id
         if self._instance_id == ZERO_UUID:
             raise ProtocolError(f"broker {self._broker.node.node_id} assigned no instance id to this client")
-        self._subscription = found
+        self._subscription = answer
 
     async def _push(self, *, is_last: bool = False) -> bool:
         """Push once. False if the subscription is no longer valid. Raises KafkaError if no broker answers."""
@@ -124,8 +124,8 @@ class Telemetry:
         assert subscription is not None
         assert broker is not None
         report = self._report()
-        wanted, now = tuple(subscription.requested_metrics), self._now_ns()
-        metrics = [metric for metric in report.metrics if metric.name.startswith(wanted)]
+        prefixes, now = tuple(subscription.requested_metrics), self._now_ns()
+        metrics = [metric for metric in report.metrics if metric.name.startswith(prefixes)]
         is_delta = subscription.delta_temporality
         data = encode_metrics(
             self._deltas(metrics) if is_delta else metrics,
@@ -167,5 +167,5 @@ class Telemetry:
 
 def _compressed(data: bytes, accepted: Collection[int]) -> tuple[Compression, bytes]:
     """Return the data, compressed with the best codec that the broker accepts."""
-    compression = next((each for each in COMPRESSIONS if each in accepted), Compression.NONE)
+    compression = next((codec for codec in COMPRESSIONS if codec in accepted), Compression.NONE)
     return compression, data if compression is Compression.NONE else compress(compression, data)

@@ -300,7 +300,7 @@ class Updater:
             steps = merging(
                 base,
                 answer,
-                asked=topics,
+                requested=topics,
                 keep=self.tracked.names,
                 now=loop.time(),
                 epochs_reliable=epochs_reliable,

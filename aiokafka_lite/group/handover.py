@@ -110,12 +110,12 @@ class Handovers:
 
     async def _assign(self, action: Assign) -> None:
         committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        wanted: set[TopicPartition] | None = None
+        partitions: set[TopicPartition] | None = None
         # A newer decision cancels the lookup; then only the partitions that stay are looked up again.
-        while wanted is None or wanted != set(committed):
-            wanted = set(action.added) - self._leaving  # rule 3
+        while partitions is None or partitions != set(committed):
+            partitions = set(action.added) - self._leaving  # rule 3
             with anyio.CancelScope() as self._locating:
-                committed = await self._locate(sorted(wanted))
+                committed = await self._locate(sorted(partitions))
             self._locating = None
         # This comes before the listener runs, because the listener may ask for the committed offsets, or commit.
         for partition, offset in committed.items():

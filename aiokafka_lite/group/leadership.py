@@ -39,14 +39,14 @@ class Leadership:
         members: list[GroupMember] = []
         self._left_out: list[str] = []
         self.problems: list[str] = []
-        for each in response.members:
+        for member in response.members:
             try:
-                members.append(read_subscription(each.member_id, each.group_instance_id, each.metadata))
+                members.append(read_subscription(member.member_id, member.group_instance_id, member.metadata))
             except ProtocolError as error:
                 self.problems.append(f"{error}; the member gets no partitions")
-                self._left_out.append(each.member_id)
-        wanted = frozenset(topic for member in members for topic in member.topics)
-        self.topics: frozenset[str] = frozenset(topic for topic in wanted if self._is_valid(topic))
+                self._left_out.append(member.member_id)
+        topics = frozenset(topic for member in members for topic in member.topics)
+        self.topics: frozenset[str] = frozenset(topic for topic in topics if self._is_valid(topic))
         self.members: tuple[GroupMember, ...] = tuple(members)
         self.is_outdated = False
         """Whether partitions changed after the assignment was made. If so, the group has to rebalance once it is
@@ -63,7 +63,7 @@ class Leadership:
         return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
-        """Partitions by member id; none if the coordinator keeps the assignment.
+        """Return the partitions of each member id; none if the coordinator keeps the assignment.
 
         Raises IllegalStateError if the strategy names a partition twice, an unknown member or an unknown partition.
         """
@@ -83,14 +83,21 @@ class Leadership:
 
     def _check(self, assignment: Mapping[str, Sequence[TopicPartition]], topics: TopicRacks, strategy: str) -> None:
         # A user's strategy may be wrong, and two readers of one partition would not be detected.
-        given = [partition for partitions in assignment.values() for partition in partitions]
-        known = {member.member_id for member in self.members}
-        unknown = next((each for each in given if not 0 <= each.partition < len(topics.get(each.topic, ()))), None)
+        assigned = [partition for partitions in assignment.values() for partition in partitions]
+        member_ids = {member.member_id for member in self.members}
+        unknown = next(
+            (
+                partition
+                for partition in assigned
+                if not 0 <= partition.partition < len(topics.get(partition.topic, ()))
+            ),
+            None,
+        )
         if unknown is not None:
             mistake = f"names {unknown}, which does not exist"
-        elif len(given) != len(set(given)):
+        elif len(assigned) != len(set(assigned)):
             mistake = "names a partition twice"
-        elif not known.issuperset(assignment):
+        elif not member_ids.issuperset(assignment):
             mistake = "names unknown members"
         else:
             return

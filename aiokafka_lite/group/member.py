@@ -164,7 +164,7 @@ class Member(BaseMember):
         match event:
             case Subscribe():
                 self._topics = event.topics
-                if event.lazily and all(each.topic in event.topics for each in self.partitions.owned):
+                if event.lazily and all(partition.topic in event.topics for partition in self.partitions.owned):
                     return []
                 return self._follow_subscription()
             case Polled():
@@ -264,9 +264,9 @@ class Member(BaseMember):
         if code is ErrorCode.NONE:
             return self._joined(event)
         if code is ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: join again under the id that the coordinator gave
-            known, self.member_id = self.member_id, response.member_id
+            former_id, self.member_id = self.member_id, response.member_id
             # Rule 5: a coordinator that always gives this answer, or gives no id, must not cause a busy loop.
-            return [self._join(pause=bool(known) or not response.member_id)]
+            return [self._join(pause=bool(former_id) or not response.member_id)]
         return self._refused_rebalance("JoinGroup", code)
 
     def _joined(self, event: JoinAnswer) -> list[Action]:
@@ -294,7 +294,13 @@ class Member(BaseMember):
         strategy = self._strategies[self.strategy]
         assignment = leadership.assign(strategy, topics)
         make = getattr(strategy, "assignment_data", None)
-        data = {} if make is None else {each: make(each, given, self.generation) for each, given in assignment.items()}
+        data = (
+            {}
+            if make is None
+            else {
+                member_id: make(member_id, partitions, self.generation) for member_id, partitions in assignment.items()
+            }
+        )
         return sync_request(self.group_id, self.identity, self.strategy, assignment, data)
 
     def _sync_answered(self, event: SyncAnswer) -> list[Action]:
@@ -397,7 +403,7 @@ class Member(BaseMember):
         """Join again. First release all partitions or, if cooperative, only the partitions of unsubscribed topics."""
         surplus = self.partitions.owned
         if self.cooperative:
-            surplus = frozenset(each for each in surplus if each.topic not in self._topics)
+            surplus = frozenset(partition for partition in surplus if partition.topic not in self._topics)
         if not surplus:
             return [self._join()]
         self._advance(MemberEvent.REVOKE)
@@ -433,8 +439,8 @@ class Member(BaseMember):
         return [lose]
 
     def _refusal(self, api: str, code: ErrorCode) -> KafkaError:
-        asked = f" with strategies {', '.join(self._strategies)}"
-        return refusal(api, code, group_id=self.group_id, instance_id=self.instance_id, asked=asked)
+        request = f" with strategies {', '.join(self._strategies)}"
+        return refusal(api, code, group_id=self.group_id, instance_id=self.instance_id, request=request)
 
     # Leaving.
 

@@ -105,11 +105,11 @@ class OffsetLookups:
         """Send one request for the missing partitions. True if some are to be retried."""
         if not lookup.missing:
             return False
-        view, wanted, member = self._client.view, list(lookup.missing), self._committer.fetching_identity
-        by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in wanted)
+        view, partitions, member = self._client.view, list(lookup.missing), self._committer.fetching_identity
+        by_name = lookup.by_name or any(topic_id(view, partition.topic) == ZERO_UUID for partition in partitions)
         try:
             response, node_id = await self._channel.send(
-                lambda versions: fetch_request(self._group_id, wanted, view, versions, member),
+                lambda versions: fetch_request(self._group_id, partitions, view, versions, member),
                 purpose=Purpose.OTHER,
                 timeout=self._client.config.request_timeout,
                 at_most=OffsetFetchRequest.TOPIC_IDS.before if by_name else None,
@@ -121,7 +121,7 @@ class OffsetLookups:
             lookup.on_retry(error)
             self._on_error(error)
             return True
-        answer = read_fetch(self._group_id, wanted, response, view.topic_names)
+        answer = read_fetch(self._group_id, partitions, response, view.topic_names)
         self._channel.record([answer.whole, *answer.errors.values()], node_id)
         if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
             # For an unknown group, Kafka answers NONE without offsets, and franz-go's kfake answers this code.
@@ -160,8 +160,8 @@ class _Lookup:
 
     def apply(self, answer: FetchAnswer) -> None:
         """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""
-        for partition, found in answer.found.items():
-            self._settle(partition, found)
+        for partition, offset in answer.found.items():
+            self._settle(partition, offset)
         for partition, code in answer.errors.items():
             self.last_error = f"{partition}: {code.name}"
             if code is ErrorCode.UNKNOWN_TOPIC_ID:
@@ -175,8 +175,8 @@ class _Lookup:
         if self.missing and not answer.errors:
             self.last_error = f"the coordinator did not answer for {', '.join(map(str, list(self.missing)[:3]))}"
 
-    def _settle(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> None:
-        self.found[partition] = found
+    def _settle(self, partition: TopicPartition, offset: OffsetAndMetadata | None) -> None:
+        self.found[partition] = offset
         self.missing.pop(partition, None)
 
 

@@ -68,14 +68,14 @@ def read_commit(
     offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
 ) -> dict[TopicPartition, ErrorCode | None]:
     """Return the error code of each offset; None for a partition that the answer omits."""
-    found = {
+    codes = {
         TopicPartition(names.get(topic.topic_id, topic.name), partition.partition_index): ErrorCode.of(
             partition.error_code
         )
         for topic in response.topics
         for partition in topic.partitions
     }
-    return {partition: found.get(partition) for partition in offsets}
+    return {partition: codes.get(partition) for partition in offsets}
 
 
 def fetch_request(
@@ -93,11 +93,11 @@ def fetch_request(
     topics = by_topic(partitions)
     require_stable = versions.supports(OffsetFetchRequest.REQUIRE_STABLE)
     if versions.supports(OffsetFetchRequest.MANY_GROUPS):
-        wanted = [
+        topics_with_ids = [
             OffsetFetchRequestTopics(name=name, topic_id=topic_id(view, name), partition_indexes=numbers)
             for name, numbers in topics.items()
         ]
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=wanted)
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=topics_with_ids)
         if member is not None:
             group.member_id, group.member_epoch = member.member_id, member.generation
         return OffsetFetchRequest(groups=[group], require_stable=require_stable)
@@ -147,9 +147,9 @@ def read_fetch(
     if partitions is None:
         return answer
     # An answer for a partition that was not requested must not settle anything.
-    wanted = set(partitions)
-    answer.found = {each: offset for each, offset in answer.found.items() if each in wanted}
-    answer.errors = {each: code for each, code in answer.errors.items() if each in wanted}
+    requested = set(partitions)
+    answer.found = {partition: offset for partition, offset in answer.found.items() if partition in requested}
+    answer.errors = {partition: code for partition, code in answer.errors.items() if partition in requested}
     return answer
 
 

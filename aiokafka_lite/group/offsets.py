@@ -130,13 +130,13 @@ class Offsets:
         self.forget([partition])
         self._committed[partition] = committed
 
-    def located(self, partition: TopicPartition, found: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-        """Set and return the committed offset of an assigned partition: ``found``, unless a commit came first."""
-        known = self._committed[partition] = self._committed[partition] or found
+    def located(self, partition: TopicPartition, offset: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+        """Set and return the committed offset of an assigned partition: ``offset``, unless a commit came first."""
+        committed = self._committed[partition] = self._committed[partition] or offset
         marked = self._marked.get(partition)
-        if known and marked and marked.offset <= known.offset and partition not in self._moved_back:
+        if committed and marked and marked.offset <= committed.offset and partition not in self._moved_back:
             del self._marked[partition]  # rule 2: it was made before the committed offset was known
-        return known
+        return committed
 
     def begin_at(self, partition: TopicPartition, offset: int) -> None:
         """Let automatic commits include the offset at which reading begins, until a record is marked.
@@ -199,8 +199,8 @@ class Offsets:
             self.moved.remove(partition)
             self._moved_back.add(partition)
         else:
-            known = self._marked.get(partition) or self._committed[partition]
-            if known is not None and offset <= known.offset:
+            last = self._marked.get(partition) or self._committed[partition]
+            if last is not None and offset <= last.offset:
                 self._marking.marked(partition, offset)  # there is nothing to commit, but the records are processed
                 return False
         self._marked[partition] = OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -232,7 +232,7 @@ class Offsets:
         return checked_partition(partition)
 
     def _to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
-        wanted = None if partitions is None else set(partitions)
+        selection = None if partitions is None else set(partitions)
         offsets = self._marked
         if self._initial:
             begins = {
@@ -244,7 +244,7 @@ class Offsets:
         return {
             partition: offset
             for partition, offset in offsets.items()
-            if (wanted is None or partition in wanted) and self._committed.get(partition) != offset
+            if (selection is None or partition in selection) and self._committed.get(partition) != offset
         }
 
     # Committing.
@@ -264,16 +264,20 @@ class Offsets:
     ) -> CommitResult:
         """Commit the marks of these partitions, or of all, that are not committed yet. Otherwise like ``commit``."""
         self._marking.collect_marks()
-        wanted = None if partitions is None else list(partitions)
+        selection = None if partitions is None else list(partitions)
         before = {
-            partition: offset for partition, offset in self._to_commit(wanted).items() if partition in self._marked
+            partition: offset for partition, offset in self._to_commit(selection).items() if partition in self._marked
         }
 
         def dropped() -> dict[TopicPartition, KafkaError]:
-            """Marks whose partitions were lost during the commit, which may have waited for an earlier commit."""
-            return {each: _too_late(each, at.offset) for each, at in before.items() if each not in self._marked}
+            """Return the marks whose partitions were lost during the commit, which may have waited for another one."""
+            return {
+                partition: _too_late(partition, at.offset)
+                for partition, at in before.items()
+                if partition not in self._marked
+            }
 
-        return await self._commit(lambda: self._to_commit(wanted), timeout, dropped)
+        return await self._commit(lambda: self._to_commit(selection), timeout, dropped)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
@@ -285,18 +289,18 @@ class Offsets:
         """
         if offsets is None:
             result = await self.commit_marked(timeout=timeout)
-            self._reported.update((each, self._marked.get(each)) for each in result.refused)
+            self._reported.update((partition, self._marked.get(partition)) for partition in result.refused)
             late = {partition: _too_late(partition, offset) for partition, offset in self._refused.items()}
             self._refused.clear()
             return CommitResult(result.committed, {**late, **result.refused})
-        given = checked_offsets(offsets)
-        before = {partition: self._marked.get(partition) for partition in given}
-        result = await self._commit(lambda: given, timeout)
+        by_partition = checked_offsets(offsets)
+        before = {partition: self._marked.get(partition) for partition in by_partition}
+        result = await self._commit(lambda: by_partition, timeout)
         for partition in result.committed:
             # Otherwise the next automatic commit would undo a commit that goes back. A mark made meanwhile is newer.
             if partition in self._committed and self._marked.get(partition) is before[partition]:
-                self._marked[partition] = given[partition]
-                self._marking.marked(partition, given[partition].offset)
+                self._marked[partition] = by_partition[partition]
+                self._marking.marked(partition, by_partition[partition].offset)
         return result
 
     async def _commit(
@@ -320,7 +324,7 @@ class Offsets:
             for partition in attempt.offsets:
                 cause = attempt.last_error.get(partition, "no answer")
                 attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed {timed_out}: {cause}")
-        late = {each: error for each, error in dropped().items() if each not in attempt.committed}
+        late = {partition: error for partition, error in dropped().items() if partition not in attempt.committed}
         result = CommitResult(attempt.committed, {**late, **attempt.refused})
         self._report(result)
         if result.committed:
@@ -394,8 +398,8 @@ class Offsets:
         """
         for partition, offset in list(attempt.offsets.items()):
             present = topic_id(self._client.view, partition.topic)
-            known = attempt.topic_ids.setdefault(partition.topic, present)
-            if ZERO_UUID not in (known, present) and known != present:
+            first_id = attempt.topic_ids.setdefault(partition.topic, present)
+            if ZERO_UUID not in (first_id, present) and first_id != present:
                 del attempt.offsets[partition]
                 what = f"committing offset {offset.offset} of {partition}"
                 attempt.refused[partition] = error_for(

@@ -57,7 +57,7 @@ def write_subscription(
 
 
 def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) -> GroupMember:
-    """Another member's subscription, for the strategy. Raises ProtocolError if it cannot be read."""
+    """Read another member's subscription, for the strategy. Raises ProtocolError if it cannot be read."""
     try:
         read, _ = decode_versioned(ConsumerProtocolSubscription, metadata)
     except ProtocolError as error:

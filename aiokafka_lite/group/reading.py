@@ -12,13 +12,13 @@ class Marking(Protocol):
     """The calls of ``Offsets`` to its consumer, whose user marks and commits."""
 
     def collect_marks(self) -> None:
-        """Mark the processed records that are not marked yet. Called before each commit of marked offsets."""
+        """Mark the processed records that are not marked yet, before a commit of marked offsets."""
 
     def marked(self, partition: TopicPartition, offset: int) -> None:
-        """Called when the user marked or committed ``offset``: all records before it are processed."""
+        """Record that the user marked or committed ``offset``: all records before it are processed."""
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Called when these offsets are committed."""
+        """Record that these offsets are committed."""
 
 
 class Reading(Marking, Protocol):
@@ -42,10 +42,7 @@ class Reading(Marking, Protocol):
         """Wait until the user has processed the returned records. The caller cancels this call after a limit."""
 
     async def finish(self, partitions: Sequence[TopicPartition], *, closing: bool) -> None:
-        """Called when the wait is over, even if records are not processed.
-
-        The offsets that are marked when this returns are committed.
-        """
+        """Make the last marks, because the wait is over, even if records are not processed. They are committed next."""
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Call the user's listener, then drop the partitions."""
@@ -59,4 +56,4 @@ class Reading(Marking, Protocol):
         """Read the added partitions from their committed offsets. ``owned`` are all partitions of the generation."""
 
     def idle_for(self, now: float) -> float:
-        """Seconds since the user last asked for records; 0 while it waits for some. ``now`` is the loop's time."""
+        """Return the seconds since the user last asked for records; 0 while it waits. ``now`` is the loop's time."""

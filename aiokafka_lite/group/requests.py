@@ -191,7 +191,7 @@ def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str 
         return f"an assignment of {count} partitions, more than {MAX_ASSIGNED}"
     if any(topic_id == ZERO_UUID for topic_id, _ in topics):
         return "an assigned topic without an id"
-    wrong = next((number for _, each in topics for number in each if not 0 <= number < MAX_PARTITIONS), None)
+    wrong = next((number for _, numbers in topics for number in numbers if not 0 <= number < MAX_PARTITIONS), None)
     return None if wrong is None else f"an assigned partition with the number {wrong}"
 
 
@@ -213,18 +213,17 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
     if count <= MAX_UNLISTED:
         return None
     name = max(unlisted, key=unlisted.__getitem__)
-    known = plural(len(view.topics[name].partitions), "partition")
+    count_text = plural(len(view.topics[name].partitions), "partition")
     return (
-        f"an assignment with {count} partitions that do not exist; topic {name!r} has {known}, and the "
+        f"an assignment with {count} partitions that do not exist; topic {name!r} has {count_text}, and the "
         f"assignment names {plural(len(topics[name]), 'partition')} of it"
     )
 
 
-def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, asked: str = "") -> KafkaError:
-    """Return the error for the user when the coordinator refuses the member finally. ``asked`` describes its
-    request."""
+def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, request: str = "") -> KafkaError:
+    """Return the error for the user when the coordinator refuses the member finally. ``request`` describes details."""
     static = "" if instance_id is None else f" as {instance_id!r}"
-    return error_for(code, f"{api} of group {group_id!r}{static}{asked} was refused", reason=_HINTS.get(code))
+    return error_for(code, f"{api} of group {group_id!r}{static}{request} was refused", reason=_HINTS.get(code))
 
 
 def is_final(code: ErrorCode, *, was_accepted: bool) -> bool:

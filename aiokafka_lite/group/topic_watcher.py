@@ -102,11 +102,11 @@ class TopicWatcher:
         self._post(Subscribe(self._existing()))
 
     def _track(self) -> None:
-        wanted = self.subscribed | self._watched
+        topics = self.subscribed | self._watched
         # The client drops topics that are not in use (KIP-526), so the member's topics are added explicitly.
-        self._client.add_topics(wanted - self._tracked)
-        self._client.remove_topics(self._tracked - wanted)
-        self._tracked = wanted
+        self._client.add_topics(topics - self._tracked)
+        self._client.remove_topics(self._tracked - topics)
+        self._tracked = topics
 
     def _view_changed(self, view: ClusterView) -> None:
         for name in self.subscribed:
@@ -163,7 +163,7 @@ class TopicWatcher:
             self._post(TopicsSeen({name: len(racks) for name, racks in self.racks(self._watched).items()}))
 
     def racks(self, names: Iterable[str]) -> TopicRacks:
-        """For each partition of the existing topics, the racks that hold a replica."""
+        """Return the racks that hold a replica, for each partition of the existing topics."""
         return topic_racks(self._client.view, (name for name in names if name not in self._gone))
 
     # Deleted topics.
@@ -214,7 +214,7 @@ class TopicWatcher:
     async def _watch_pattern(self, pattern: re.Pattern[str]) -> None:
         """List all topics every ``metadata_max_age`` seconds, and subscribe to those that match."""
         config = self._client.config
-        known: frozenset[str] | None = None
+        matches: frozenset[str] | None = None
         # Two lists say which topics exist at the start, because one broker may have outdated metadata.
         listed_again, second = False, min(MISSING_AFTER, config.metadata_max_age)
         backoff = self._client.retry_backoff()
@@ -247,8 +247,8 @@ class TopicWatcher:
                 and not topic.error_code
                 and pattern.fullmatch(topic.name)
             )
-            if names != known:
-                known = names
+            if names != matches:
+                matches = names
                 self._subscribe(names)
             self._topic_gone.clear()
             with anyio.move_on_after(config.metadata_max_age if listed_again else second) as waiting:
@@ -261,22 +261,22 @@ class TopicWatcher:
 
 
 def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
-    """For each partition of the existing topics, the racks that hold a replica.
+    """Return the racks that hold a replica, for each partition of the existing topics.
 
     A topic with an error that may pass counts with its last known partitions: a short outage must not cause a
     rebalance. The caller leaves out the topics that were deleted.
     """
     racks = {node_id: node.rack for node_id, node in view.nodes.items()}
-    found: dict[str, list[frozenset[str]]] = {}
+    racks_by_topic: dict[str, list[frozenset[str]]] = {}
     for name in sorted(names):
         topic = view.topics.get(name)
         if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error_may_pass):
             continue
         # Metadata may lack a partition in the middle. It is still assigned, but without racks.
-        held: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
+        partition_racks: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
         for partition in topic.partitions:
-            held[partition.partition] = frozenset(
+            partition_racks[partition.partition] = frozenset(
                 rack for node_id in partition.replicas if (rack := racks.get(node_id)) is not None
             )
-        found[name] = held
-    return found
+        racks_by_topic[name] = partition_racks
+    return racks_by_topic

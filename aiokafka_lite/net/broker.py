@@ -266,16 +266,16 @@ class Broker:
     def _want(self, purpose: Purpose) -> asyncio.Future[Connection]:
         if self._closed:
             raise ConnectionLost(f"{self!r} is closed", sent=False)
-        wanted = self._wanted.get(purpose)
-        if wanted is None:
+        promise = self._wanted.get(purpose)
+        if promise is None:
             if not self._connecting:
                 self._spawn(self._connect_wanted)
                 self._connecting = True
-            wanted = self._wanted[purpose] = asyncio.get_running_loop().create_future()
-        return wanted
+            promise = self._wanted[purpose] = asyncio.get_running_loop().create_future()
+        return promise
 
     async def _connect_wanted(self) -> None:
-        """The task that opens connections while callers wait for them."""
+        """Open connections while callers wait for them. Runs as a task."""
         try:
             # Rule 2: one task for all purposes, so attempts never overlap and each one waits for the pause.
             while self._wanted and not self._closed:
@@ -353,12 +353,12 @@ class Broker:
             self._recovery_timer = loop.call_later(self._backoff.stable_after, self._check_recovered, connection)
         if connection.session_ends:
             self._spawn(lambda: self._keep_logged_in(connection))
-        wanted = self._wanted.pop(purpose, None)
-        if wanted is not None and not wanted.done():
-            wanted.set_result(connection)
+        promise = self._wanted.pop(purpose, None)
+        if promise is not None and not promise.done():
+            promise.set_result(connection)
 
     async def _keep_logged_in(self, connection: Connection) -> None:
-        """The task that logs an open connection in again, each time before its session ends."""
+        """Log an open connection in again, each time before its session ends. Runs as a task."""
         while connection.session_ends and not connection.closed.done():
             now = asyncio.get_running_loop().time()
             share = _RENEW_FROM + self._random() * (_RENEW_UNTIL - _RENEW_FROM)
@@ -376,10 +376,10 @@ class Broker:
             self._outages.recovered(logger, self.place, "%s is reachable again", self.place)
 
     def _fail_wanted(self, error: KafkaError) -> None:
-        for wanted in self._wanted.values():
-            if not wanted.done():
-                wanted.set_exception(error)
-                wanted.exception()  # marks the exception as retrieved, because all callers may have been cancelled
+        for promise in self._wanted.values():
+            if not promise.done():
+                promise.set_exception(error)
+                promise.exception()  # marks the exception as retrieved, because all callers may have been cancelled
         self._wanted.clear()
 
     def _report_refusal(self, error: KafkaError, pause: float) -> None:
@@ -412,7 +412,9 @@ class Broker:
     def _drop_gone(self) -> None:
         # Also called when a transport is closed: a connection takes 5 KiB, and the broker of a bootstrap address may
         # never open another one. A connection that is being opened has no transport yet, and stays.
-        self._ending = {each: None for each in self._ending if not (each.gone and each.closed.done())}
+        self._ending = {
+            connection: None for connection in self._ending if not (connection.gone and connection.closed.done())
+        }
 
     def _close_idle(self) -> None:
         """Close the idle connections, and set the timer to the time at which the next connection could be idle."""

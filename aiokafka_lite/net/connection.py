@@ -371,7 +371,7 @@ class Connection:
             self._close_if_retiring()
 
     def _stream_ended(self, error: Exception | None) -> None:
-        """The transport is closed. ``error`` is None if the peer closed it between two frames."""
+        """Close, because the transport is closed. ``error`` is None if the peer closed it between two frames."""
         if self._state is ConnectionState.CLOSED:
             return
         # Some peers close the connection on a version of ApiVersions that they do not know, instead of answering with

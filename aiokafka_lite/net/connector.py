@@ -51,7 +51,7 @@ def check_connector(connector: object) -> None:
 
 
 def format_address(host: str, port: int) -> str:
-    """``host:port``, with an IPv6 address in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     host = printable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -142,8 +142,8 @@ class TcpConnector:
             context = self._ssl_context() if callable(self._ssl_context) else self._ssl_context
             if context is None:
                 return await loop.create_connection(protocol_factory, sock=connected)
-            left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
-            return await _encrypt(connected, context, host, port, protocol_factory, left)
+            seconds_left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
+            return await _encrypt(connected, context, host, port, protocol_factory, seconds_left)
         target = format_address(host, port)
         reasons = "; ".join(failures).removeprefix(f"{target}: ")  # a host that is an IP address is named once
         raise ConnectionLost(f"cannot connect to {target} ({reasons})", sent=False)
@@ -196,10 +196,10 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
     if literal is not None:
         return [literal]  # an IP address needs no resolver thread
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ADDRESS_ERRORS as error:
         raise ConnectionLost(f"cannot resolve the host name {host!r}: {_reason(error)}", sent=False) from error
-    addresses = [(family, address) for family, _, _, _, address in found]
+    addresses = [(family, address) for family, _, _, _, address in answers]
     if not addresses:
         raise ConnectionLost(f"the host name {host!r} has no address", sent=False)
     return list(dict.fromkeys(addresses))

@@ -279,7 +279,7 @@ class InFlightRequests:
         if self._is_holding:
             self._release()
 
-    def fail_all(self, written: Exception, held: Exception) -> None:
+    def fail_all(self, written: Exception, unsent: Exception) -> None:
         """Fail all written and held requests, and stop the timers, because the connection is closed."""
         # Timers are stopped first, because no timer may fire for a closed connection.
         for timer in (self._timer, self._throttle_timer):
@@ -290,14 +290,14 @@ class InFlightRequests:
             request.promise.fail(written)
         for entry in dropped:
             if entry.promise is not None:
-                entry.promise.fail(held)
+                entry.promise.fail(unsent)
 
     # Holding back.
 
-    def _hold(self, held: _Held) -> None:
+    def _hold(self, entry: _Held) -> None:
         if self._held is _NONE_HELD:
             self._held = deque()
-        self._held.append(held)
+        self._held.append(entry)
 
     def handshake_ended(self) -> None:
         """End the handshake. All later requests come from users."""
@@ -342,10 +342,10 @@ class InFlightRequests:
     def _release(self) -> None:
         if self.throttled_until or self._is_logging_in:
             return
-        in_flight, held = self._protocol.in_flight, self._held
+        in_flight, queue = self._protocol.in_flight, self._held
         # Each request has its own error handling: if the version cannot carry one request, the next ones must be sent.
-        while held and len(in_flight) < self._max_open:
-            entry = held.popleft()
+        while queue and len(in_flight) < self._max_open:
+            entry = queue.popleft()
             try:
                 self._write_held(entry)
             except Exception as error:  # noqa: BLE001 - this request alone fails, with any error, as if it was not held
@@ -356,8 +356,8 @@ class InFlightRequests:
         self._is_holding = len(in_flight) >= self._max_open
         self._check_idle()
 
-    def _write_held(self, held: _Held) -> None:
-        request, version, promise = held
+    def _write_held(self, entry: _Held) -> None:
+        request, version, promise = entry
         if promise is None:
             self._write_frame(self._protocol.encode_unanswered_request(request, version, self._client_id))
         # A cancelled request that was never sent is simply left out.
@@ -395,7 +395,7 @@ class InFlightRequests:
         self._time_out_held(now)
         # A cancelled request still counts: its place in the order is needed until it is answered (rule 1).
         deadlines = [request.promise.deadline for request in self._protocol.in_flight]
-        deadlines += [held.promise.deadline for held in self._held if held.promise is not None]
+        deadlines += [entry.promise.deadline for entry in self._held if entry.promise is not None]
         if deadlines:
             self._set_timer(min(deadlines))
 
@@ -407,10 +407,10 @@ class InFlightRequests:
 
     def _time_out_held(self, now: float) -> None:
         kept: deque[_Held] = deque()
-        for held in self._held:
-            promise = held.promise
+        for entry in self._held:
+            promise = entry.promise
             if promise is None or promise.deadline > now + _TIMER_PRECISION:
-                kept.append(held)
+                kept.append(entry)
                 continue
             if self.throttled_until:
                 reason = f"the broker throttles this client for another {self.throttled_until - now:.1f} s"
@@ -418,7 +418,7 @@ class InFlightRequests:
                 reason = "the connection is logging in again"
             else:
                 reason = f"{len(self._protocol.in_flight)} earlier requests are not answered (max_open_requests)"
-            name = api_name(type(held.request))
+            name = api_name(type(entry.request))
             promise.fail(
                 KafkaTimeout(f"{name} was not sent to {self._peer} within {in_seconds(promise.timeout)}: {reason}")
             )

@@ -29,8 +29,8 @@ class RenewedContext:
     def __init__(self, config: ClientConfig, context: ssl.SSLContext) -> None:
         self._context = context
         self._config = config
-        given = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
-        self._files = [each for each in given if each is not None and not is_pem(each)]
+        settings = (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+        self._files = [file for file in settings if file is not None and not is_pem(file)]
         self._stamps = self._read_stamps()
 
     @classmethod
@@ -66,10 +66,10 @@ class RenewedContext:
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 _OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH

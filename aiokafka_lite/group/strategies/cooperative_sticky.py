@@ -29,9 +29,9 @@ class CooperativeStickyStrategy:
         return _GENERATION.pack(generation)
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
-        known = [_with_generation(member) for member in members]
-        assignment = spread(known, topics)
-        owners = owners_of(known)  # None if two members claim a partition: both release it first
+        dated = [_with_generation(member) for member in members]
+        assignment = spread(dated, topics)
+        owners = owners_of(dated)  # None if two members claim a partition: both release it first
         return {
             member_id: [partition for partition in partitions if owners.get(partition, member_id) == member_id]
             for member_id, partitions in assignment.items()

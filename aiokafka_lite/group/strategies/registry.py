@@ -24,15 +24,15 @@ BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for stra
 """The strategies by their names in the protocol, which are the same as for Java's strategies."""
 
 
-def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
+def checked_strategies(value: object) -> tuple[AssignmentStrategy, ...]:
     """Return one or more strategies with different names, given as instances or by name. Raises ConfigurationError.
 
     A name is the protocol's name, or the name of Java's class with or without its package: ``RangeAssignor``.
     """
-    wrong = must_be("strategies", f"instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", given)
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    wrong = must_be("strategies", f"instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", value)
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigurationError(wrong)
-    strategies = tuple(_made(each) if isinstance(each, str) else each for each in given)
+    strategies = tuple(_made(item) if isinstance(item, str) else item for item in value)
     if any(
         isinstance(strategy, type) or not isinstance(getattr(strategy, "name", None), str) for strategy in strategies
     ):
@@ -45,5 +45,5 @@ def checked_strategies(given: object) -> tuple[AssignmentStrategy, ...]:
 
 def _made(name: str) -> Any:
     """Return the strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
-    wanted = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
-    return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == wanted), name)
+    short_name = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
+    return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == short_name), name)

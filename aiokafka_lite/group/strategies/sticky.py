@@ -105,10 +105,10 @@ def owners_of(members: Sequence[GroupMember]) -> dict[TopicPartition, str | None
     generations: dict[TopicPartition, int] = {}
     for member in members:
         for partition in member.owned:
-            known = generations.get(partition)
-            if known is None or member.generation > known:
+            generation = generations.get(partition)
+            if generation is None or member.generation > generation:
                 owners[partition], generations[partition] = member.member_id, member.generation
-            elif member.generation == known:
+            elif member.generation == generation:
                 owners[partition] = None
     return owners
 

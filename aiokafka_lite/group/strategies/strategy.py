@@ -58,7 +58,7 @@ class AssignmentStrategy(Protocol):
     cooperative: bool
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        """Bytes that a member adds to its subscription, for the leader's ``assign``."""
+        """Return bytes to add to a member's subscription, for the leader's ``assign``."""
 
     def assign(self, members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
         """Assign every partition of every subscribed topic to exactly one subscriber of that topic.
@@ -69,10 +69,10 @@ class AssignmentStrategy(Protocol):
 
 
 def subscribers(members: Iterable[GroupMember], topics: TopicRacks) -> dict[str, list[GroupMember]]:
-    """Existing topics with subscribers, sorted by name, each with its subscribers in their ``order``."""
-    found: dict[str, list[GroupMember]] = {}
+    """Return the subscribers of each existing topic, in their ``order``. Topics are sorted by name."""
+    by_topic: dict[str, list[GroupMember]] = {}
     for member in sorted(members, key=lambda member: member.order):
         for topic in set(member.topics):
             if topic in topics:
-                found.setdefault(topic, []).append(member)
-    return dict(sorted(found.items()))
+                by_topic.setdefault(topic, []).append(member)
+    return dict(sorted(by_topic.items()))

@@ -47,7 +47,7 @@ def plain(text: str) -> str:
 async def outage(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, seconds: float = 600.0
 ) -> AsyncIterator[None]:
-    """The only broker is down for ten minutes and then up for one. Only that time is logged."""
+    """Stop the only broker for ten minutes, then run it for one. Only that time is logged."""
     await asyncio.sleep(5)
     caplog.clear()
     caplog.set_level(logging.INFO, logger="aiokafka_lite")
@@ -78,9 +78,12 @@ async def doing(what: Callable[[], Any]) -> AsyncIterator[None]:
 
 
 def assert_lines(caplog: pytest.LogCaptureFixture, began: list[str], ended: list[str]) -> None:
-    """Exactly these lines, all of ``began`` before all of ``ended``. Their order within each list is random."""
-    found = lines(caplog)
-    assert (sorted(found[: len(began)]), sorted(found[len(began) :])) == (sorted(began), sorted(ended))
+    """Assert that the log has exactly these lines, all of ``began`` before all of ``ended``.
+
+    Their order within each list is random.
+    """
+    text = lines(caplog)
+    assert (sorted(text[: len(began)]), sorted(text[len(began) :])) == (sorted(began), sorted(ended))
 
 
 LOST = "INFO net.broker: lost the ONE connection to broker 1 at HOST: LOST"

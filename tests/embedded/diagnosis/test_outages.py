@@ -43,7 +43,7 @@ async def test_places_are_counted_apart_and_the_latest_failure_comes_first() -> 
     outages.failed("here", OSError("one"))
     assert outages.failed("there", OSError("two"))
     assert outages.over("there") is not None
-    assert [(each.place, each.began is None) for each in outages.all()] == [("there", True), ("here", False)]
+    assert [(outage.place, outage.began is None) for outage in outages.all()] == [("there", True), ("here", False)]
 
 
 async def test_a_place_that_no_longer_exists_neither_fails_nor_recovers() -> None:

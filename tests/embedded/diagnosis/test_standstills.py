@@ -86,8 +86,8 @@ async def read(consumer: Any) -> None:
 
 
 async def member(cluster: EmbeddedCluster, stack: AsyncExitStack, **more: Any) -> Consumer:
-    given = settings(cluster, **{"topics": ["orders"], "group_id": "g", **more})
-    consumer = await stack.enter_async_context(Consumer(**given))
+    options = settings(cluster, **{"topics": ["orders"], "group_id": "g", **more})
+    consumer = await stack.enter_async_context(Consumer(**options))
     await stack.enter_async_context(task(read(consumer)))
     return consumer
 
@@ -226,8 +226,8 @@ async def a_worker_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitStack) -
 
 
 async def an_open_transaction(cluster: EmbeddedCluster, stack: AsyncExitStack) -> AnyClient:
-    given = settings(cluster, transactional_id="t", transaction_timeout=900.0)
-    producer = await stack.enter_async_context(Producer(**given))
+    options = settings(cluster, transactional_id="t", transaction_timeout=900.0)
+    producer = await stack.enter_async_context(Producer(**options))
     await producer.begin_transaction()
     await producer.send("orders", b"v", partition=0)
     return await member(cluster, stack)
@@ -288,8 +288,8 @@ async def a_transaction_that_hangs(cluster: EmbeddedCluster, stack: AsyncExitSta
 
 
 async def sharing(cluster: EmbeddedCluster, stack: AsyncExitStack, *topics: str) -> ShareConsumer:
-    given = settings(cluster, topics=topics or ["orders"], group_id="s")
-    consumer = await stack.enter_async_context(ShareConsumer(**given))
+    options = settings(cluster, topics=topics or ["orders"], group_id="s")
+    consumer = await stack.enter_async_context(ShareConsumer(**options))
     await stack.enter_async_context(task(read(consumer)))
     return consumer
 

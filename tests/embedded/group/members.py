@@ -128,7 +128,7 @@ async def until_stable(*consumers: Consumer, within: float = 30.0) -> None:
 
 
 async def read_all(consumer: Consumer, count: int) -> list[Record]:
-    """``count`` records by poll."""
+    """Return ``count`` records by poll."""
     records: list[Record] = []
     async with asyncio.timeout(60):
         while len(records) < count:

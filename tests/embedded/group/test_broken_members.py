@@ -125,7 +125,7 @@ async def test_offsets_of_partitions_that_were_not_asked_for_are_ignored(cluster
 async def test_an_answer_without_the_offsets_asked_for_is_retried_at_a_bounded_rate(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 5)
     async with member_of(cluster) as consumer:
-        with cluster.on(OffsetFetchRequest, times=None).answer(lambda each: offsets_answer(each, [77], 3), times=None):
+        with cluster.on(OffsetFetchRequest, times=None).answer(lambda sent: offsets_answer(sent, [77], 3), times=None):
             assert await consumer.poll(timeout=20.0) == []  # not from the beginning: the offsets are not known
             with pytest.raises(KafkaTimeout, match=r"did not answer for orders-0"):
                 await consumer.committed(ORDERS, timeout=10.0)
@@ -158,7 +158,7 @@ async def test_unusable_assignments_without_end_are_an_error_of_kafka(cluster: E
 
 
 async def test_a_huge_assignment_is_refused_and_the_consumer_closes_in_time(cluster: EmbeddedCluster) -> None:
-    huge = write_assignment([TopicPartition("orders", each) for each in range(MAX_ASSIGNED + 1)])
+    huge = write_assignment([TopicPartition("orders", number) for number in range(MAX_ASSIGNED + 1)])
     async with member_of(cluster) as consumer:
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=huge))
         await until_stable(consumer)
@@ -168,7 +168,7 @@ async def test_an_assignment_of_partitions_that_do_not_exist_is_refused(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aiokafka_lite.group")
-    missing = write_assignment([TopicPartition("orders", each) for each in range(MAX_ASSIGNED)])
+    missing = write_assignment([TopicPartition("orders", number) for number in range(MAX_ASSIGNED)])
     async with member_of(cluster) as consumer:
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=missing))
         await until_stable(consumer)
@@ -181,7 +181,7 @@ async def test_partitions_that_do_not_exist_are_counted_over_all_topics(
     caplog.set_level(logging.INFO, "aiokafka_lite.group")
     topics = ["orders", "bills"]
     await cluster.create_topic("bills", partitions=6)
-    missing = write_assignment([TopicPartition(topic, each) for topic in topics for each in range(900)])
+    missing = write_assignment([TopicPartition(topic, number) for topic in topics for number in range(900)])
     async with member_of(cluster, topics=topics) as consumer:
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=missing))
         await until(lambda: len(consumer.assignment) >= 12)
@@ -194,7 +194,7 @@ async def test_an_assignment_is_not_refused_when_metadata_cannot_be_refreshed(
 ) -> None:
     """The partitions may be new, and only old metadata says that they do not exist."""
     caplog.set_level(logging.INFO, "aiokafka_lite.group")
-    many = write_assignment([TopicPartition("orders", each) for each in range(1_500)])
+    many = write_assignment([TopicPartition("orders", number) for number in range(1_500)])
     async with member_of(cluster, session_timeout=6.0, heartbeat_interval=1.0) as consumer:
         await until_stable(consumer)
         cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=many))
@@ -214,7 +214,7 @@ async def test_partitions_that_are_newer_than_the_metadata_of_a_member_are_not_r
     async with member_of(cluster, **protocol) as consumer:
         await until_stable(consumer)
         if not protocol:  # the leader has newer metadata than the member
-            many = write_assignment([TopicPartition("orders", each) for each in range(1_500)])
+            many = write_assignment([TopicPartition("orders", number) for number in range(1_500)])
             cluster.on(SyncGroupRequest).answer(lambda request: SyncGroupResponse(error_code=0, assignment=many))
             cluster.on(HeartbeatRequest).fail(ErrorCode.REBALANCE_IN_PROGRESS)
         async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
@@ -253,7 +253,7 @@ class WatchedRange(RangeStrategy):
 @pytest.mark.parametrize("others", [20, 20_000])
 async def test_the_leader_of_a_large_group_computes_in_a_thread(cluster: EmbeddedCluster, others: int) -> None:
     metadata = write_subscription(["orders"], (), -1, None, None)
-    names = ["me", *(f"other-{each}" for each in range(others))]
+    names = ["me", *(f"other-{number}" for number in range(others))]
     sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def crowd(request: JoinGroupRequest) -> JoinGroupResponse:

@@ -43,10 +43,10 @@ class Marker(Recorder):
 
 
 def offsets_of(records: list[Record]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {partition.partition: [] for partition in ORDERS}
+    offsets: dict[int, list[int]] = {partition.partition: [] for partition in ORDERS}
     for record in records:
-        found[record.partition].append(record.offset)
-    return found
+        offsets[record.partition].append(record.offset)
+    return offsets
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["in a group", "alone"])
@@ -88,7 +88,7 @@ async def test_a_cancelled_seek_to_the_end_skips_only_the_present_records(
             consumer.resume()
             fresh = await read_all(consumer, 6 if turns else 18)
             expected = list(range(end - (1 if turns else 3), end))
-            assert offsets_of(fresh) == {each.partition: expected for each in ORDERS}
+            assert offsets_of(fresh) == {partition.partition: expected for partition in ORDERS}
 
 
 async def test_a_seek_between_cancelled_reads_loses_no_record(cluster: EmbeddedCluster) -> None:

@@ -51,7 +51,7 @@ async def slow_json(data: bytes) -> object:
 
 
 def fill_with_poison(cluster: EmbeddedCluster) -> None:
-    """Ten JSON numbers in two partitions; those at offsets 3 and 4 of the first one are not JSON."""
+    """Write ten JSON numbers to two partitions; those at offsets 3 and 4 of the first one are not JSON."""
     write(cluster, ORDERS[0], [POISON if number in (3, 4) else b"%d" % number for number in range(10)])
     write(cluster, ORDERS[1], [b"%d" % number for number in range(10)])
 

@@ -79,7 +79,7 @@ async def test_members_follow_their_coordinator_and_keep_their_partitions(
     generation = workers[0].consumer.group_metadata().generation_id
     owned = [worker.consumer.assignment for worker in workers]
     old = coordinator_of(cluster)
-    elsewhere = next(each for each in ORDERS if cluster.leader_of(*each) != old)
+    elsewhere = next(partition for partition in ORDERS if cluster.leader_of(*partition) != old)
     if how == "kill":
         await cluster.kill(old)
     elif how == "stop":
@@ -212,7 +212,7 @@ async def test_a_commit_at_a_frozen_coordinator_moves_to_the_next_one(
     async with member_of(cluster, auto_commit=False, **protocol) as consumer, Reading(consumer):
         await until_stable(consumer)
         old = coordinator_of(cluster)
-        mine = next(each for each in ORDERS if cluster.leader_of(*each) != old)
+        mine = next(partition for partition in ORDERS if cluster.leader_of(*partition) != old)
         consumer.offsets.mark(mine, 1)
         await cluster.freeze(old)
         began = now()
@@ -330,7 +330,7 @@ async def test_a_blocked_event_loop_costs_the_membership_only_beyond_the_session
         loop.now += blocked
         await asyncio.sleep(4.0)
     await until_stable(worker.consumer)
-    what = [each for _, each, _ in ownership.events]
+    what = [name for _, name, _ in ownership.events]
     assert what == (["assigned"] if blocked < 10.0 else ["assigned", "lost", "assigned"])
     said = [record for record in caplog.records if "blocked" in record.getMessage()]
     assert len(said) == (0 if blocked == 1.0 else 1)

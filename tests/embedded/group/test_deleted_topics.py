@@ -45,11 +45,12 @@ async def test_a_group_reads_on_without_a_deleted_topic(
 
         async def read() -> list[TopicPartition]:
             """Return both members read for a minute; nothing is raised."""
-            found = []
+            partitions = []
             for _ in range(60):
                 for member in members:
-                    found += [TopicPartition(each.topic, each.partition) for each in await member.poll(timeout=0.5)]
-            return found
+                    records = await member.poll(timeout=0.5)
+                    partitions += [TopicPartition(record.topic, record.partition) for record in records]
+            return partitions
 
         assert set(await read()) == {ORDERS[0], OTHER}
         assert sorted((*first.assignment, *second.assignment)) == [*ORDERS, OTHER]

@@ -57,15 +57,15 @@ async def doubled(data: bytes) -> int:
     return 2 * int(data)
 
 
-def offsets_of(found: object) -> list[tuple[int, int]]:
-    if isinstance(found, Record):
-        return [(found.partition, found.offset)]
-    if isinstance(found, list):
-        return [(record.partition, record.offset) for record in found]
-    if isinstance(found, pyarrow.RecordBatch):
-        return list(zip(*(found.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
-    assert found is not None
-    return [(found.partition, offset) for offset in found.offsets]  # type: ignore[attr-defined]
+def offsets_of(value: object) -> list[tuple[int, int]]:
+    if isinstance(value, Record):
+        return [(value.partition, value.offset)]
+    if isinstance(value, list):
+        return [(record.partition, record.offset) for record in value]
+    if isinstance(value, pyarrow.RecordBatch):
+        return list(zip(*(value.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
+    assert value is not None
+    return [(value.partition, offset) for offset in value.offsets]  # type: ignore[attr-defined]
 
 
 READS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
@@ -119,20 +119,20 @@ async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
 # ---- asking, seeking, committing
 
 ASKS: dict[str, tuple[Callable[[Consumer], Awaitable[object]], object]] = {
-    "position": (lambda each: each.position(FIRST), 10),
-    "lag": (lambda each: each.lag([FIRST]), {FIRST: 0}),
-    "beginning_offsets": (lambda each: each.beginning_offsets([FIRST]), {FIRST: 0}),
-    "end_offsets": (lambda each: each.end_offsets([FIRST]), {FIRST: 10}),
-    "offsets_for_times": (lambda each: each.offsets_for_times({FIRST: 9_999_999_999}), {FIRST: None}),
-    "committed": (lambda each: each.committed([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
-    "commit": (lambda each: each.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
-    "offsets.commit": (lambda each: each.offsets.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
-    "offsets.commit_marked": (lambda each: each.offsets.commit_marked(), None),
-    "offsets.fetch": (lambda each: each.offsets.fetch([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
-    "seek_to_committed": (lambda each: each.seek_to_committed([FIRST]), None),
-    "topics": (lambda each: each.topics(), {"orders"}),
-    "seek_to_beginning": (lambda each: each.seek_to_beginning([FIRST]), None),
-    "seek_to_end": (lambda each: each.seek_to_end([FIRST]), None),
+    "position": (lambda consumer: consumer.position(FIRST), 10),
+    "lag": (lambda consumer: consumer.lag([FIRST]), {FIRST: 0}),
+    "beginning_offsets": (lambda consumer: consumer.beginning_offsets([FIRST]), {FIRST: 0}),
+    "end_offsets": (lambda consumer: consumer.end_offsets([FIRST]), {FIRST: 10}),
+    "offsets_for_times": (lambda consumer: consumer.offsets_for_times({FIRST: 9_999_999_999}), {FIRST: None}),
+    "committed": (lambda consumer: consumer.committed([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
+    "commit": (lambda consumer: consumer.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
+    "offsets.commit": (lambda consumer: consumer.offsets.commit({FIRST: OffsetAndMetadata(10, "", 0)}), None),
+    "offsets.commit_marked": (lambda consumer: consumer.offsets.commit_marked(), None),
+    "offsets.fetch": (lambda consumer: consumer.offsets.fetch([FIRST]), {FIRST: OffsetAndMetadata(10, "", 0)}),
+    "seek_to_committed": (lambda consumer: consumer.seek_to_committed([FIRST]), None),
+    "topics": (lambda consumer: consumer.topics(), {"orders"}),
+    "seek_to_beginning": (lambda consumer: consumer.seek_to_beginning([FIRST]), None),
+    "seek_to_end": (lambda consumer: consumer.seek_to_end([FIRST]), None),
 }
 
 
@@ -159,18 +159,18 @@ async def test_a_lookup_that_is_cancelled_can_be_repeated(
             nonlocal marked
             if ask == "position":
                 subscription = consumer._core.subscription
-                subscription.change([subscription[FIRST]], lambda each: each.reset_by(subscription.reset))
+                subscription.change([subscription[FIRST]], lambda assigned: assigned.reset_by(subscription.reset))
             elif ask == "offsets.commit_marked":
                 marked += 1
                 consumer.offsets.mark(FIRST, marked)
 
-        for found in await at_every_turn(lambda: call(consumer), before):
+        for result in await at_every_turn(lambda: call(consumer), before):
             if ask == "position":
-                assert found == 0  # the policy's, as it was forgotten
+                assert result == 0  # the policy's, as it was forgotten
             elif expected is not None:
-                assert found == expected
+                assert result == expected
             elif "commit" in ask and not ask.startswith("seek"):
-                assert found
+                assert result
         assert len(asyncio.all_tasks()) <= tasks
         if ask == "offsets.commit_marked":
             assert await consumer.commit()
@@ -202,8 +202,8 @@ async def test_a_cancelled_wait_for_the_assignment_can_be_repeated(
 async def test_a_cancelled_lookup_of_partitions_can_be_repeated(cluster: EmbeddedCluster) -> None:
     async with member_of(cluster) as consumer:
         topics = (f"new-{number}" for number in itertools.count())  # each is created by the question
-        found = await at_every_turn(lambda: consumer.partitions_for(next(topics)))
-        assert [each.partition for each in found[-1]] == [0]
+        results = await at_every_turn(lambda: consumer.partitions_for(next(topics)))
+        assert [partition.partition for partition in results[-1]] == [0]
         assert len(await consumer.partitions_for("orders")) == 6
 
 
@@ -363,10 +363,10 @@ async def test_a_cancelled_wait_for_an_error_loses_none(
     cluster.on(join).fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
     running = Running(cluster, handler, **protocol)
     errors = running.group.errors()
-    found: list[str] = []
+    values: list[str] = []
     turns = 0
     async with asyncio.timeout(60):
-        while len(found) < 3:
+        while len(values) < 3:
             task = asyncio.ensure_future(anext(errors))
             for _ in range(turns % 4):
                 await asyncio.sleep(0)
@@ -375,8 +375,8 @@ async def test_a_cancelled_wait_for_an_error_loses_none(
             turns += 1
             task.cancel()
             with suppress(asyncio.CancelledError):
-                found.append(str(await task))
-    assert all("COORDINATOR_LOAD_IN_PROGRESS" in error for error in found)
+                values.append(str(await task))
+    assert all("COORDINATOR_LOAD_IN_PROGRESS" in error for error in values)
     await running.group.close()
     await running.task
 
@@ -401,8 +401,8 @@ async def test_calls_of_a_listener_can_be_cancelled(cluster: EmbeddedCluster, pr
             await at_every_turn(commit)
             for call in (handle.committed, handle.seek_to_end, handle.seek_to_beginning):
                 await at_every_turn(partial(call, [FIRST]))
-            for found in await at_every_turn(lambda: handle.offsets_for_times({FIRST: 9_999_999_999})):
-                assert found == {FIRST: None}
+            for offsets in await at_every_turn(lambda: handle.offsets_for_times({FIRST: 9_999_999_999})):
+                assert offsets == {FIRST: None}
             assert await handle.commit({FIRST: OffsetAndMetadata(3)})
 
     async with member_of(cluster, listener=Impatient(), **protocol) as consumer:

@@ -275,7 +275,7 @@ async def test_a_claim_that_blocks_the_event_loop_costs_the_session_only_beyond_
     with caplog.at_level(logging.WARNING, logger="aiokafka_lite.group"):
         running = Running(cluster, handler, session_timeout=10.0, heartbeat_interval=2.0, **settings)
         await until(lambda: handler.has_blocked)
-        await until(lambda: len({(each.partition, each.offset) for each in handler.read}) == 120)
+        await until(lambda: len({(record.partition, record.offset) for record in handler.read}) == 120)
         await asyncio.sleep(5.0)
     assert [call for call in handler.calls if call == "setup 6"] == ["setup 6"] * (1 if blocked < 10.0 else 2)
     said = [record for record in caplog.records if "blocked" in record.getMessage()]
@@ -300,14 +300,14 @@ async def test_records_that_a_claim_did_not_mark_are_read_again_in_the_next_sess
 
         async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
             self.reading.add(TopicPartition(claim.topic, claim.partition))
-            found = []
+            records = []
             try:
                 async for record in claim:
-                    found.append(record)
-                    if len(found) == 7 or record.offset == 29:
-                        done.update((each.partition, each.offset) for each in found)
-                        session.mark(found[-1])
-                        found.clear()
+                    records.append(record)
+                    if len(records) == 7 or record.offset == 29:
+                        done.update((record.partition, record.offset) for record in records)
+                        session.mark(records[-1])
+                        records.clear()
                     await asyncio.sleep(0.3)
                 if how == "is cancelled":
                     await asyncio.sleep(10_000)
@@ -322,8 +322,8 @@ async def test_records_that_a_claim_did_not_mark_are_read_again_in_the_next_sess
     with suppress(TimeoutError):
         await until(lambda: len(done) == 180)
     assert sum(len(handler.sessions) for handler in handlers) > 3
-    for each in running:
-        await each.cancel()
+    for group in running:
+        await group.cancel()
     assert len(done) == 180
     assert await committed(cluster) == dict.fromkeys(ORDERS, 30)
 
@@ -401,14 +401,14 @@ class Careless(ConsumerGroupHandler):
             self.storm.clashes.append(f"{number} has two readers")
         self.storm.owners[number] = claim
         try:
-            found: list[Record] = []
+            records: list[Record] = []
             async for record in claim:
-                found.append(record)
+                records.append(record)
                 await asyncio.sleep(self.choice.choice([0.0, 0.02, 0.1]))
-                if len(found) >= self.choice.randrange(1, 9) or record.offset % 10 == 9:
-                    self.storm.done.update((each.partition, each.offset) for each in found)
-                    session.mark(found[-1])
-                    found.clear()
+                if len(records) >= self.choice.randrange(1, 9) or record.offset % 10 == 9:
+                    self.storm.done.update((record.partition, record.offset) for record in records)
+                    session.mark(records[-1])
+                    records.clear()
                 if self.choice.random() < 0.01:
                     await session.commit()
             if self.choice.random() < 0.1:
@@ -471,8 +471,8 @@ async def test_a_storm_of_handlers_processes_every_record_and_commits_only_proce
     async with asyncio.timeout(600):
         while len(storm.done) < 1_200:
             await asyncio.sleep(1.0)
-            assert not any(each.task.done() for each in running)
-    await asyncio.gather(*(each.cancel() for each in running))
+            assert not any(group.task.done() for group in running)
+    await asyncio.gather(*(group.cancel() for group in running))
     await no_commit_is_early()
     if in_time:
         assert storm.clashes == []

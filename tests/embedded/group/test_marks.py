@@ -130,7 +130,7 @@ async def test_a_bare_mark_says_done_with_everything(cluster: EmbeddedCluster) -
         assert consumer.mark()
         result = await consumer.commit()
         assert {partition: at.offset for partition, at in result.committed.items()} == {
-            each: 20 if each == FIRST else 5 for each in ORDERS
+            partition: 20 if partition == FIRST else 5 for partition in ORDERS
         }
         assert await consumer.commit()
 
@@ -141,7 +141,7 @@ async def test_a_list_of_records_is_marked_up_to_the_last_of_each_partition(clus
         assert consumer.mark(records[:3])
         assert not consumer.mark(records[:2])
         assert consumer.mark([])
-        assert [each.offset for each in (await consumer.commit()).committed.values()] == [3]
+        assert [offset.offset for offset in (await consumer.commit()).committed.values()] == [3]
         with pytest.raises(TypeError, match="record must be a Record"):
             consumer.mark([records[3], "x"])  # type: ignore[list-item]
         with pytest.raises(ValueError, match="needs a record"):

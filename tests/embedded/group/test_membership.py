@@ -246,21 +246,21 @@ async def test_a_read_that_waits_raises_an_exception_of_the_listener(cluster: Em
 
 async def test_a_listener_may_look_up_offsets_and_seek_by_them(cluster: EmbeddedCluster) -> None:
     fill(cluster, ORDERS[0], 5)
-    found: list[object] = []
+    results: list[object] = []
 
     class Seeker(RebalanceListener):
         async def on_assigned(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
-            found.append((await handle.committed(partitions))[ORDERS[0]])
-            found.append((await handle.offsets_for_times({ORDERS[0]: 0}))[ORDERS[0]])
+            results.append((await handle.committed(partitions))[ORDERS[0]])
+            results.append((await handle.offsets_for_times({ORDERS[0]: 0}))[ORDERS[0]])
             await handle.seek_to_beginning()
             await handle.seek_to_end([ORDERS[0]])
-            found.append(await handle.position(ORDERS[0]))
+            results.append(await handle.position(ORDERS[0]))
 
     async with member_of(cluster, listener=Seeker()) as consumer:
         await until_stable(consumer)
         await consumer.wait_assigned()
-        assert found == [None, found[1], 5]
-        assert getattr(found[1], "offset", None) == 0
+        assert results == [None, results[1], 5]
+        assert getattr(results[1], "offset", None) == 0
 
 
 async def test_a_member_with_the_default_strategies_joins_a_group_of_aiokafka(cluster: EmbeddedCluster) -> None:
@@ -269,7 +269,7 @@ async def test_a_member_with_the_default_strategies_joins_a_group_of_aiokafka(cl
         async with member_of(cluster, strategies=["roundrobin"]) as old:
             reading = asyncio.gather(new.poll(timeout=30.0), old.poll(timeout=30.0))
             await until_stable(new, old)
-            assert {each.partition % 2 for each in old.assignment} in ({0}, {1})
+            assert {partition.partition % 2 for partition in old.assignment} in ({0}, {1})
             await reading
         reading = asyncio.gather(new.poll(timeout=30.0))
         await until_stable(new)
@@ -445,7 +445,7 @@ async def test_added_partitions_are_assigned_too(cluster: EmbeddedCluster, owner
     await until_stable(*(worker.consumer for worker in workers))
     cluster.controller.create_partitions("orders", 8, None)
     await asyncio.sleep(15.0)
-    assert sorted(each for worker in workers for each in worker.consumer.assignment) == [
+    assert sorted(partition for worker in workers for partition in worker.consumer.assignment) == [
         TopicPartition("orders", number) for number in range(8)
     ]
     for worker in workers:

@@ -130,8 +130,8 @@ async def test_a_group_of_both_protocols_outlives_its_coordinator(ownership: Own
         protocols = {"new": CONSUMER, "cooperative": COOPERATIVE, "other": COOPERATIVE}
         workers = [await Worker(cluster, ownership, name, **values).start() for name, values in protocols.items()]
         await until_stable(*(worker.consumer for worker in workers))
-        (found,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
-        await cluster.stop(found.node_id)
+        (coordinator,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
+        await cluster.stop(coordinator.node_id)
         await read_once(cluster, ownership)
         await asyncio.sleep(60)  # longer than each session
         assert {what for _, what, _ in ownership.events} == {"assigned", "revoked"}
@@ -152,8 +152,8 @@ async def test_a_group_that_became_classic_rebalances_although_its_coordinator_m
         async with asyncio.timeout(7):
             while await group_type(cluster) is not GroupType.CLASSIC:
                 await asyncio.sleep(0.25)
-        (found,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
-        await cluster.stop(found.node_id)
+        (coordinator,) = cluster.history.of(FindCoordinatorRequest)[-1].response.coordinators
+        await cluster.stop(coordinator.node_id)
         async with asyncio.timeout(60):
             while len(worker.consumer.assignment) < len(ORDERS):
                 await asyncio.sleep(0.25)
@@ -208,8 +208,8 @@ async def test_the_policy_allows_each_direction(
             classic = await peer.ask(join_request(), 3)
             assert (await peer.ask(heartbeat_request(0))).error_code == upgrade
             leaving = LeaveGroupRequestMember(member_id=classic.member_id)
-            left = await peer.ask(LeaveGroupRequest(group_id="workers", members=[leaving]))
-            assert left.members[0].error_code == ErrorCode.NONE
+            answer = await peer.ask(LeaveGroupRequest(group_id="workers", members=[leaving]))
+            assert answer.members[0].error_code == ErrorCode.NONE
             await peer.ask(heartbeat_request(-1))
             assert (await peer.ask(heartbeat_request(0))).error_code == ErrorCode.NONE
             assert (await peer.ask(join_request(), 3)).error_code == join
@@ -251,8 +251,10 @@ async def test_a_custom_assignor_keeps_its_group_classic(cluster: EmbeddedCluste
 
 def sync_request(joined: JoinGroupResponse, assignment: bytes | None = None) -> SyncGroupRequest:
     own = joined.member_id
-    given = [] if assignment is None else [SyncGroupRequestAssignment(member_id=own, assignment=assignment)]
-    return SyncGroupRequest(group_id="workers", generation_id=joined.generation_id, member_id=own, assignments=given)
+    assignments = [] if assignment is None else [SyncGroupRequestAssignment(member_id=own, assignment=assignment)]
+    return SyncGroupRequest(
+        group_id="workers", generation_id=joined.generation_id, member_id=own, assignments=assignments
+    )
 
 
 BEATS = {

@@ -52,8 +52,8 @@ async def records(cluster: EmbeddedCluster) -> None:
 
 async def committed(cluster: EmbeddedCluster, partition: TopicPartition = FIRST) -> int | None:
     async with member_of(cluster, topics=()) as reader:
-        found = (await reader.committed([partition]))[partition]
-        return None if found is None else found.offset
+        committed = (await reader.committed([partition]))[partition]
+        return None if committed is None else committed.offset
 
 
 def offsets_answer(
@@ -195,7 +195,8 @@ async def test_a_commit_whose_leader_epoch_is_refused_is_repeated_without_it(
 
     def epochs() -> list[int]:
         sent = cluster.history.of(OffsetCommitRequest)
-        return [partition.committed_leader_epoch for each in sent for partition in each.request.topics[0].partitions]
+        topics = [exchange.request.topics[0] for exchange in sent]
+        return [partition.committed_leader_epoch for topic in topics for partition in topic.partitions]
 
     async with member_of(cluster) as consumer:
         await read_all(consumer, 10)
@@ -435,8 +436,8 @@ async def test_cancelling_any_call_loses_nothing(cluster: EmbeddedCluster, seed:
                 await poll()
         await consumer.poll()
         assert await consumer.commit()
-        found = await consumer.committed(ORDERS)
-        assert {offset.offset for offset in found.values() if offset is not None} <= {50}
+        committed = await consumer.committed(ORDERS)
+        assert {offset.offset for offset in committed.values() if offset is not None} <= {50}
     everything = set(seen) | {(partition, offset) for _, partition, offset in ownership.read}
     assert len(everything) == 300
 
@@ -480,28 +481,28 @@ async def test_a_mark_made_during_a_commit_survives_it(cluster: EmbeddedCluster)
         assert (await consumer.commit()).committed[FIRST].offset == 10
 
 
-@pytest.mark.parametrize("given", [("5",), (None,), (1.5,), (True,), (-3,), (2**63,), (5, 7), (5, "", "e")])
+@pytest.mark.parametrize("arguments", [("5",), (None,), (1.5,), (True,), (-3,), (2**63,), (5, 7), (5, "", "e")])
 async def test_an_invalid_offset_is_refused_by_the_call_that_passes_it(
-    cluster: EmbeddedCluster, given: tuple[Any, ...]
+    cluster: EmbeddedCluster, arguments: tuple[Any, ...]
 ) -> None:
     async with member_of(cluster, auto_commit_interval=0.5) as consumer:
         await until_stable(consumer)
         with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
-            consumer.offsets.mark(FIRST, *given)
+            consumer.offsets.mark(FIRST, *arguments)
         with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
-            consumer.offsets.reset(FIRST, *given)
+            consumer.offsets.reset(FIRST, *arguments)
         with pytest.raises((TypeError, ValueError), match=r"(offset|metadata|leader_epoch) must be"):
-            await consumer.commit({FIRST: OffsetAndMetadata(*given)})
+            await consumer.commit({FIRST: OffsetAndMetadata(*arguments)})
         await asyncio.sleep(2.0)  # the automatic commit does not fail either
         assert consumer.state is ServiceState.RUNNING
 
 
-@pytest.mark.parametrize("given", [7, {FIRST: "5"}, {FIRST: True}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
-async def test_offsets_of_the_wrong_type_are_refused(cluster: EmbeddedCluster, given: Any) -> None:
+@pytest.mark.parametrize("value", [7, {FIRST: "5"}, {FIRST: True}, {FIRST: None}, {"orders": OffsetAndMetadata(1)}])
+async def test_offsets_of_the_wrong_type_are_refused(cluster: EmbeddedCluster, value: Any) -> None:
     async with member_of(cluster) as consumer:
         await until_stable(consumer)
         with pytest.raises(TypeError):
-            await consumer.commit(given)
+            await consumer.commit(value)
 
 
 async def test_an_int_is_committed_as_an_offset_without_metadata(cluster: EmbeddedCluster) -> None:

@@ -112,21 +112,21 @@ async def test_tasks_that_take_turns_with_one_iterator_are_one_reader(cluster: E
 async def test_tasks_that_live_on_may_poll_one_after_another(cluster: EmbeddedCluster) -> None:
     """As tasks of a web server's connections do, which stay open between two requests."""
 
-    async def connection(consumer: Consumer, ready: asyncio.Event, found: list[int]) -> None:
-        found += [record.offset for record in await consumer.poll(5, timeout=30.0)]
+    async def connection(consumer: Consumer, ready: asyncio.Event, offsets: list[int]) -> None:
+        offsets += [record.offset for record in await consumer.poll(5, timeout=30.0)]
         ready.set()
         await asyncio.sleep(1000.0)
 
-    found: list[int] = []
+    offsets: list[int] = []
     async with member_of(cluster) as consumer:
         connections = []
         for _ in range(3):
             ready = asyncio.Event()
-            connections.append(asyncio.create_task(connection(consumer, ready, found)))
+            connections.append(asyncio.create_task(connection(consumer, ready, offsets)))
             await ready.wait()
-        assert found == list(range(15))
-        for each in connections:
-            each.cancel()
+        assert offsets == list(range(15))
+        for task in connections:
+            task.cancel()
 
 
 async def test_one_task_may_nest_its_reads(cluster: EmbeddedCluster) -> None:
@@ -137,7 +137,7 @@ async def test_one_task_may_nest_its_reads(cluster: EmbeddedCluster) -> None:
             async for inner in consumer:
                 seen.append(inner.offset)
                 break
-            seen += [each.offset for each in await consumer.poll(2)]
+            seen += [record.offset for record in await consumer.poll(2)]
             if len(seen) >= 12:
                 break
         assert seen == list(range(12))
@@ -183,8 +183,8 @@ async def test_several_tasks_may_read_without_a_group(cluster: EmbeddedCluster) 
         workers = [asyncio.create_task(worker(consumer)) for _ in range(3)]
         await until(lambda: len(offsets) == 20)
         assert sorted(offsets) == list(range(20))
-        for each in workers:
-            each.cancel()
+        for task in workers:
+            task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 

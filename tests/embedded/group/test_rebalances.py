@@ -269,7 +269,7 @@ async def test_a_member_that_notices_a_rebalance_late_releases_its_partitions_be
     await until_stable(busy.consumer)
     await until(lambda: bool(busy.read))
     other = await Worker(cluster, ownership, "other", **settings).start()
-    await until(lambda: any(each.client_id == "other" for each in cluster.history.of(JoinGroupRequest)))
+    await until(lambda: any(exchange.client_id == "other" for exchange in cluster.history.of(JoinGroupRequest)))
     loop.now += 8.0
     await asyncio.sleep(30.0)
     assert other.consumer.assignment

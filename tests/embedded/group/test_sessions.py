@@ -79,8 +79,8 @@ class Running:
 
 async def committed(cluster: EmbeddedCluster) -> dict[TopicPartition, int]:
     async with member_of(cluster, topics=()) as reader:
-        found = await reader.committed(ORDERS)
-        return {partition: offset.offset for partition, offset in found.items() if offset is not None}
+        committed = await reader.committed(ORDERS)
+        return {partition: offset.offset for partition, offset in committed.items() if offset is not None}
 
 
 async def test_each_claim_of_a_session_is_read_by_its_own_task(cluster: EmbeddedCluster) -> None:
@@ -137,8 +137,8 @@ async def test_a_rebalance_ends_the_session_and_nothing_is_read_twice(
     assert set(counts.values()) == {1}
     await until(lambda: [len(handler.reading) for handler in handlers] == [2, 2, 2])
     assert handlers[0].calls[:2] == ["setup 6", "cleanup"]
-    for each in running:
-        await each.cancel()
+    for group in running:
+        await group.cancel()
     assert all(handler.calls[-1] == "cleanup" for handler in handlers)
     assert await committed(cluster) == dict.fromkeys(ORDERS, 50)
 

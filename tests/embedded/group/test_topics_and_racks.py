@@ -83,5 +83,8 @@ async def test_members_get_partitions_with_a_replica_in_their_rack(strategy: Any
                     await asyncio.sleep(0.1)  # virtual
             await asyncio.sleep(10.0)
             view = members[0]._core.client.view
-            leaders = [{view.nodes[view.leader_of(each).node_id].rack for each in m.assignment} for m in members]
+            leaders = [
+                {view.nodes[view.leader_of(partition).node_id].rack for partition in member.assignment}
+                for member in members
+            ]
         assert leaders == [{"c"}, {"a"}, {"b"}]

@@ -59,7 +59,7 @@ class History:
 
     def check_order(self, key: str, number: int) -> None:
         missing = set(range(number)).difference(self.processed[key])
-        if not all((key, each) in self.failed for each in missing):
+        if not all((key, offset) in self.failed for offset in missing):
             self.violations.append(f"{key}:{number} was processed before {missing}")
 
 
@@ -82,7 +82,7 @@ async def has_committed_everything(cluster: EmbeddedCluster) -> bool:
     async with member_of(cluster, topics=()) as reader:
         committed = await reader.committed(PARTITIONS)
         ends = await reader.end_offsets(PARTITIONS)
-    return all((0 if offset is None else offset.offset) == ends[each] for each, offset in committed.items())
+    return all((0 if offset is None else offset.offset) == ends[partition] for partition, offset in committed.items())
 
 
 @pytest.mark.parametrize("seed", range(2))

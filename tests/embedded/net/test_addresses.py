@@ -43,7 +43,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
     async def getaddrinfo(host: str, port: int, **named: Any) -> list[Any]:
         if host != NAME:
             return await real(host, port, **named)
-        return [(2, 1, 6, "", (each, port)) for each in hosts]
+        return [(2, 1, 6, "", (host, port)) for host in hosts]
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
 

@@ -253,9 +253,9 @@ async def test_a_connection_closed_in_the_last_turn_of_the_handshake_fails_with_
 async def test_a_connection_lost_while_it_is_made_fails_with_that() -> None:
     class Fleeting(Peer):
         async def connect(self, host: str, port: int, protocol_factory: Any) -> Any:
-            made = await super().connect(host, port, protocol_factory)
-            made[1].stream_ended(None)
-            return made
+            connected = await super().connect(host, port, protocol_factory)
+            connected[1].stream_ended(None)
+            return connected
 
     error = await refused_opening(Fleeting())
     assert isinstance(error, ConnectionLost)

@@ -114,12 +114,12 @@ async def test_a_held_request_does_not_permit_a_large_response() -> None:
     peer = Peer(throttle)
     connection = await open_to(peer)
     await connection.send(HEARTBEAT)
-    held = connection.send_nowait(HEARTBEAT)
+    promise = connection.send_nowait(HEARTBEAT)
     peer.open[0].transport.write((1_000_000).to_bytes(4, "big") + bytes(1000))
     error = await asyncio.wait_for(connection.closed, 10)
     assert "no request is in flight" in str(error)
     with pytest.raises(ConnectionLost) as caught:
-        await held
+        await promise
     assert not caught.value.sent
     await connection.wait_closed()
 

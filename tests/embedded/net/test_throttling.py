@@ -86,8 +86,8 @@ async def test_requests_held_back_when_the_connection_ends_were_not_sent() -> No
     peer = Peer(throttling)
     connection = await open_to(peer)
     await connection.send(HEARTBEAT)
-    held = connection.send_nowait(ask("t"))
+    promise = connection.send_nowait(ask("t"))
     peer.open[0].transport.abort()
     with pytest.raises(ConnectionLost) as caught:
-        await held
+        await promise
     assert not caught.value.sent

@@ -69,7 +69,7 @@ async def listening(peer: Peer, context: ssl.SSLContext) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def handled_by(handler: Handler) -> AsyncIterator[int]:
-    """A port where ``handle`` runs for each connection, which then ends."""
+    """Yield a port where ``handle`` runs for each connection, which then ends."""
     handled: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

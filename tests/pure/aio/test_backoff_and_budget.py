@@ -123,18 +123,18 @@ def test_used_and_free_bytes_always_sum_to_the_total(wishes: list[tuple[int, boo
 
     async def main() -> None:
         budget = ByteBudget(100)
-        held = 0
+        reserved = 0
 
         async def use(size: int) -> None:
-            nonlocal held
+            nonlocal reserved
             await budget.acquire(size)
-            held += size
+            reserved += size
             try:
-                assert held <= 100
+                assert reserved <= 100
                 for _ in range(chance.randrange(3)):
                     await asyncio.sleep(0)
             finally:
-                held -= size
+                reserved -= size
                 budget.release(size)
 
         tasks = []

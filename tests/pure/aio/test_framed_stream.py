@@ -195,8 +195,8 @@ async def test_a_cancelled_read_loses_no_frame() -> None:
         if number % 2:
             await asyncio.sleep(0)
         reading.cancel()
-        taken = (await asyncio.gather(reading, return_exceptions=True))[0]
-        frame = await near.read_frame() if isinstance(taken, BaseException) else taken
+        outcome = (await asyncio.gather(reading, return_exceptions=True))[0]
+        frame = await near.read_frame() if isinstance(outcome, BaseException) else outcome
         assert frame == b"frame%d" % number
     await finish(near, far)
 

@@ -229,10 +229,10 @@ async def test_a_child_takes_little_memory() -> None:
             for _ in range(count):
                 probe.service.start_child(probe.forever)
             await turns()
-            taken, _ = tracemalloc.get_traced_memory()
+            size, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert taken / count < 4_500  # with a task group of anyio, 5,800
+    assert size / count < 4_500  # with a task group of anyio, 5,800
 
 
 async def test_a_root_task_that_is_cancelled_from_outside_is_a_failure() -> None:

@@ -46,9 +46,9 @@ def partial(*topics: MetadataResponseTopic, version: int = 12) -> PartialRespons
 
 
 def merged(view: ClusterView, answer: MetadataAnswer) -> ClusterView:
-    *_, made = merging(view, answer, asked=None)
-    assert made is not None
-    return made
+    *_, snapshot = merging(view, answer, requested=None)
+    assert snapshot is not None
+    return snapshot
 
 
 def follow(*answers: PartialResponse) -> tuple[ClusterView, ReadTopics]:
@@ -62,7 +62,7 @@ def follow(*answers: PartialResponse) -> tuple[ClusterView, ReadTopics]:
 
 def unread(answer: MetadataAnswer, view: ClusterView) -> list[str]:
     """Return the names of the topics that are not decoded."""
-    return [each.name for each in answer.read(view.topics) if isinstance(each, TopicView)]
+    return [topic.name for topic in answer.read(view.topics) if isinstance(topic, TopicView)]
 
 
 def test_a_topic_with_the_same_bytes_is_not_decoded_again() -> None:
@@ -113,7 +113,7 @@ def test_a_topic_that_was_not_requested_is_decoded_when_it_is() -> None:
     view, before = follow(partial(topic("a"), topic("b")))
     moved = partial(topic("a"), topic("b", leader=2, epoch=6))
     answer = MetadataAnswer(moved, before)
-    *_, view = merging(view, answer, asked={"a"}, keep={"a", "b"})
+    *_, view = merging(view, answer, requested={"a"}, keep={"a", "b"})
     assert view is not None
     newer = merged(view, MetadataAnswer(moved, answer.kept(view.topics)))
     assert [partition.leader for partition in newer.topics["b"].partitions] == [2, 2]
@@ -129,7 +129,7 @@ def test_of_a_topic_that_is_listed_twice_the_last_one_counts_also_in_the_next_an
 def test_the_parts_of_a_large_response_are_dropped_with_its_topics() -> None:
     view, before = follow(partial(topic("a"), topic("b")))
     answer = MetadataAnswer(MetadataResponse(brokers=[], topics=[]), before)
-    *_, view = merging(view, answer, asked=set(), keep=set())
+    *_, view = merging(view, answer, requested=set(), keep=set())
     assert view is not None
     assert answer.kept(view.topics).encoded == ()
 
@@ -143,5 +143,5 @@ def test_a_small_response_keeps_the_topics_of_the_large_one() -> None:
 def test_a_topic_without_a_leader_is_unsettled() -> None:
     view, _ = follow(partial(topic("a", leader=-1), topic("b")))
     assert [*view.unsettled(["a", "b"])] == ["a"]
-    found = replace(view.topics["a"], partitions=view.topics["b"].partitions)
-    assert not found.is_unsettled
+    with_leader = replace(view.topics["a"], partitions=view.topics["b"].partitions)
+    assert not with_leader.is_unsettled

@@ -69,7 +69,7 @@ def test_unusual_and_legal_answers_are_accepted() -> None:
 
 def test_topics_that_were_not_asked_for_are_ignored() -> None:
     answer = response(topic(partition(), name="other"))
-    view = merge(known(topic(partition())), answer, asked={"orders"}, keep={"orders"})
+    view = merge(known(topic(partition())), answer, requested={"orders"}, keep={"orders"})
     assert set(view.topics) == {"orders"}
 
 
@@ -100,7 +100,7 @@ def test_more_brokers_in_describe_cluster_are_refused_as_well() -> None:
 def test_as_many_brokers_as_are_allowed_become_a_snapshot() -> None:
     answer = response(nodes=tuple(range(5000)))
     check(answer)
-    assert len(merge(ClusterView(), answer, asked=set()).nodes) == 5000
+    assert len(merge(ClusterView(), answer, requested=set()).nodes) == 5000
 
 
 def test_a_topic_id_is_not_required() -> None:

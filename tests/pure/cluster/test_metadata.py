@@ -52,20 +52,20 @@ def response(*topics: MetadataResponseTopic, nodes: tuple[int, ...] = (1, 2, 3),
 
 
 def known(*topics: MetadataResponseTopic) -> ClusterView:
-    return merge(ClusterView(), response(*topics), asked=[t.name or "" for t in topics], now=1.0)
+    return merge(ClusterView(), response(*topics), requested=[t.name or "" for t in topics], now=1.0)
 
 
 def seen(view: ClusterView, number: int = 0) -> tuple[int | None, int | None]:
-    found = view.partition(TopicPartition("orders", number))
-    assert found is not None
-    return found.leader, found.leader_epoch
+    present = view.partition(TopicPartition("orders", number))
+    assert present is not None
+    return present.leader, present.leader_epoch
 
 
 def test_the_first_answer_becomes_the_snapshot() -> None:
     view = known(topic(partition(leader=2, epoch=4)))
-    found = view.partition(ORDERS_0)
-    assert found is not None
-    assert (found.leader, found.leader_epoch, found.replicas, found.isr, found.offline) == (
+    present = view.partition(ORDERS_0)
+    assert present is not None
+    assert (present.leader, present.leader_epoch, present.replicas, present.isr, present.offline) == (
         2,
         4,
         (1, 2, 3),
@@ -95,18 +95,18 @@ def test_leader_epoch_decides(
     old: tuple[int, int], new: tuple[int, int], expected: tuple[int | None, int | None]
 ) -> None:
     view = known(topic(partition(0, *old)))
-    assert seen(merge(view, response(topic(partition(0, *new))), asked=["orders"])) == expected
+    assert seen(merge(view, response(topic(partition(0, *new))), requested=["orders"])) == expected
 
 
 def test_epochs_before_version_9_are_ignored() -> None:
     view = known(topic(partition(leader=1, epoch=5)))
-    merged = merge(view, response(topic(partition(leader=2, epoch=1))), asked=["orders"], epochs_reliable=False)
+    merged = merge(view, response(topic(partition(leader=2, epoch=1))), requested=["orders"], epochs_reliable=False)
     assert seen(merged) == (2, None)
 
 
 def test_lower_epoch_counts_once_the_topic_id_has_changed() -> None:
     view = known(topic(partition(leader=1, epoch=9), partition(1, epoch=9)))
-    merged = merge(view, response(topic(partition(leader=3, epoch=0), topic_id=ID_B)), asked=["orders"])
+    merged = merge(view, response(topic(partition(leader=3, epoch=0), topic_id=ID_B)), requested=["orders"])
     assert seen(merged) == (3, 0)
     assert merged.topics["orders"].topic_id == ID_B
     assert len(merged.topics["orders"].partitions) == 1, "nothing of the old topic is kept"
@@ -114,33 +114,33 @@ def test_lower_epoch_counts_once_the_topic_id_has_changed() -> None:
 
 def test_broker_without_topic_ids_does_not_reset_a_topic() -> None:
     view = known(topic(partition(leader=1, epoch=9)))
-    merged = merge(view, response(topic(partition(leader=3, epoch=2), topic_id=ZERO_UUID)), asked=["orders"])
+    merged = merge(view, response(topic(partition(leader=3, epoch=2), topic_id=ZERO_UUID)), requested=["orders"])
     assert seen(merged) == (1, 9)
     assert merged.topics["orders"].topic_id == ID_A
 
 
 def test_a_topic_that_vanishes_briefly_keeps_partitions_and_epochs_but_has_no_leader() -> None:
     view = known(topic(partition(leader=1, epoch=9), partition(1)))
-    gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), asked=["orders"])
+    gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), requested=["orders"])
     assert gone.topics["orders"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not gone.topics["orders"].is_usable
     assert len(gone.topics["orders"].partitions) == 2
     assert gone.leader_of(ORDERS_0) is None
-    back = merge(gone, response(topic(partition(leader=2, epoch=8), partition(1))), asked=["orders"])
+    back = merge(gone, response(topic(partition(leader=2, epoch=8), partition(1))), requested=["orders"])
     assert seen(back) == (1, 9), "a stale answer after the pause is still stale"
     assert back.leader_of(ORDERS_0) == Node(1, "kafka", 9091)
 
 
 def test_a_topic_without_id_starts_from_nothing_after_it_was_gone() -> None:
     view = known(topic(partition(leader=1, epoch=9), topic_id=ZERO_UUID))
-    gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), asked=["orders"])
-    back = merge(gone, response(topic(partition(leader=2, epoch=0), topic_id=ZERO_UUID)), asked=["orders"])
+    gone = merge(view, response(topic(topic_id=ZERO_UUID, error=3)), requested=["orders"])
+    back = merge(gone, response(topic(partition(leader=2, epoch=0), topic_id=ZERO_UUID)), requested=["orders"])
     assert seen(back) == (2, 0)
 
 
 def test_partition_missing_in_a_lagging_answer_stays() -> None:
     view = known(topic(partition(0), partition(1), partition(2)))
-    merged = merge(view, response(topic(partition(1, leader=2, epoch=1))), asked=["orders"])
+    merged = merge(view, response(topic(partition(1, leader=2, epoch=1))), requested=["orders"])
     assert [p.partition for p in merged.topics["orders"].partitions] == [0, 1, 2]
     assert seen(merged, 1) == (2, 1)
 
@@ -149,13 +149,13 @@ def test_an_answer_that_contradicts_a_newer_one_is_ignored_however_often_it_come
     newer = view = known(topic(partition(0, leader=2, epoch=8), partition(1, leader=2)))
     for minute in range(60):
         older = topic(partition(0, leader=1, epoch=4))
-        view = merge(view, response(older), asked=["orders"], keep={"orders"}, now=60.0 * minute)
+        view = merge(view, response(older), requested=["orders"], keep={"orders"}, now=60.0 * minute)
     assert view.topics is newer.topics
 
 
 def test_fewer_partitions_without_a_topic_id_are_accepted() -> None:
     view = known(topic(partition(0), partition(1), topic_id=ZERO_UUID))
-    merged = merge(view, response(topic(partition(0), topic_id=ZERO_UUID)), asked=["orders"])
+    merged = merge(view, response(topic(partition(0), topic_id=ZERO_UUID)), requested=["orders"])
     assert len(merged.topics["orders"].partitions) == 1
 
 
@@ -168,16 +168,16 @@ def test_partitions_are_ordered_and_found_across_gaps() -> None:
 
 
 def test_a_leader_that_is_not_listed_is_no_leader() -> None:
-    view = merge(ClusterView(), response(topic(partition(leader=7))), asked=["orders"])
+    view = merge(ClusterView(), response(topic(partition(leader=7))), requested=["orders"])
     assert view.leader_of(ORDERS_0) is None
 
 
 def test_leaderless_partitions_and_retriable_errors_are_unsettled() -> None:
     view = known(topic(partition(leader=-1, error=5)), topic(name="gone", error=3), topic(name="secret", error=29))
     assert list(view.unsettled(["orders", "gone", "secret", "never heard of"])) == ["orders", "gone"]
-    found = view.partition(ORDERS_0)
-    assert found is not None
-    assert found.error is ErrorCode.LEADER_NOT_AVAILABLE
+    present = view.partition(ORDERS_0)
+    assert present is not None
+    assert present.error is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 NO_ID: dict[str, Any] = {"topic_id": ZERO_UUID}
@@ -185,7 +185,7 @@ NO_ID: dict[str, Any] = {"topic_id": ZERO_UUID}
 
 def older_answers(view: ClusterView, times: list[float], **ids: Any) -> ClusterView:
     for now in times:
-        view = merge(view, response(topic(partition(leader=3, epoch=1), **ids)), asked=["orders"], now=now)
+        view = merge(view, response(topic(partition(leader=3, epoch=1), **ids)), requested=["orders"], now=now)
     return view
 
 
@@ -206,7 +206,7 @@ def test_four_older_answers_are_ignored_however_long_they_come() -> None:
 def test_an_answer_with_the_known_epoch_ends_the_count_of_older_answers() -> None:
     view = known(topic(partition(leader=2, epoch=7), **NO_ID))
     view = older_answers(view, [10.0, 11.0, 12.0, 13.0, 14.0], **NO_ID)
-    view = merge(view, response(topic(partition(leader=2, epoch=7), **NO_ID)), asked=["orders"], now=14.5)
+    view = merge(view, response(topic(partition(leader=2, epoch=7), **NO_ID)), requested=["orders"], now=14.5)
     view = older_answers(view, [15.0, 16.0], **NO_ID)
     assert seen(view) == (2, 7)
 
@@ -217,21 +217,21 @@ def test_with_topic_ids_lower_epochs_never_count() -> None:
 
 
 def test_a_topic_that_was_shown_is_unsettled_while_it_is_refused() -> None:
-    view = merge(known(topic(partition(0))), response(topic(error=29)), asked=["orders"])
+    view = merge(known(topic(partition(0))), response(topic(error=29)), requested=["orders"])
     assert list(view.unsettled(["orders"])) == ["orders"]
     assert view.topics["orders"].partitions
 
 
 def test_an_answer_about_some_topics_keeps_the_other_tracked_ones() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a"), topic(partition(0), name="b"))
-    merged = merge(view, response(topic(partition(0, epoch=1))), asked=["orders"], keep={"a", "orders"})
+    merged = merge(view, response(topic(partition(0, epoch=1))), requested=["orders"], keep={"a", "orders"})
     assert set(merged.topics) == {"orders", "a"}
     assert merged.topics["a"] is view.topics["a"]
 
 
 def test_an_answer_about_all_topics_marks_the_others_as_gone() -> None:
     view = known(topic(partition(0)), topic(partition(0), name="a"))
-    merged = merge(view, response(topic(partition(0))), asked=None, keep={"orders", "a"})
+    merged = merge(view, response(topic(partition(0))), requested=None, keep={"orders", "a"})
     assert merged.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert merged.topics["orders"].error is ErrorCode.NONE
 
@@ -241,7 +241,7 @@ def test_unchanged_parts_are_the_same_objects() -> None:
     same = merge(
         view,
         response(topic(partition(0)), topic(partition(0), name="a", topic_id=ID_B)),
-        asked=["orders", "a"],
+        requested=["orders", "a"],
         now=2.0,
     )
     assert same.topics is view.topics
@@ -251,7 +251,7 @@ def test_unchanged_parts_are_the_same_objects() -> None:
     moved = merge(
         view,
         response(topic(partition(0, epoch=1)), topic(partition(0), name="a", topic_id=ID_B)),
-        asked=["orders", "a"],
+        requested=["orders", "a"],
     )
     assert moved.topics["a"] is view.topics["a"]
     assert not moved.same_as(view)
@@ -260,7 +260,7 @@ def test_unchanged_parts_are_the_same_objects() -> None:
 def test_another_cluster_id_replaces_the_snapshot() -> None:
     view = known(topic(partition(leader=1, epoch=9)))
     merged = merge(
-        view, response(topic(partition(leader=2, epoch=0)), cluster_id="other"), asked=["orders"], keep={"orders"}
+        view, response(topic(partition(leader=2, epoch=0)), cluster_id="other"), requested=["orders"], keep={"orders"}
     )
     assert seen(merged) == (2, 0)
 
@@ -277,7 +277,7 @@ def test_a_hint_moves_the_leader_and_adds_its_address() -> None:
     assert hinted.leader_of(ORDERS_0) == Node(9, "new", 1, "r")
     assert seen(hinted) == (9, 6)
     assert seen(hinted, 1) == (1, 5)
-    stale = merge(hinted, response(topic(partition(0, 1, 5), partition(1, 1, 5))), asked=["orders"])
+    stale = merge(hinted, response(topic(partition(0, 1, 5), partition(1, 1, 5))), requested=["orders"])
     assert seen(stale) == (9, 6), "an answer older than the hint does not undo it"
 
 
@@ -315,7 +315,7 @@ def test_lower_epoch_never_wins_while_the_topic_is_the_same(story: list[tuple[in
     for leader, epoch, error, short in story:
         partitions = [partition(0, leader, epoch)] + ([] if short else [partition(1)])
         answer = topic(topic_id=ZERO_UUID, error=error) if error else topic(*partitions)
-        view = merge(view, response(answer), asked=["orders"], keep={"orders"})
+        view = merge(view, response(answer), requested=["orders"], keep={"orders"})
         if not error:
             if epoch >= highest:
                 assert seen(view) == (None if leader < 0 else leader, epoch)
@@ -328,10 +328,10 @@ def test_lower_epoch_never_wins_while_the_topic_is_the_same(story: list[tuple[in
 @given(answers, st.integers(0, 6))
 def test_another_topic_id_always_wins(story: list[tuple[int, int, int, bool]], epoch: int) -> None:
     view = ClusterView()
-    for leader, each, error, _ in story:
-        answer = topic(topic_id=ZERO_UUID, error=error) if error else topic(partition(0, leader, each))
-        view = merge(view, response(answer), asked=["orders"], keep={"orders"})
-    view = merge(view, response(topic(partition(0, 2, epoch), topic_id=ID_B)), asked=["orders"])
+    for leader, old_epoch, error, _ in story:
+        answer = topic(topic_id=ZERO_UUID, error=error) if error else topic(partition(0, leader, old_epoch))
+        view = merge(view, response(answer), requested=["orders"], keep={"orders"})
+    view = merge(view, response(topic(partition(0, 2, epoch), topic_id=ID_B)), requested=["orders"])
     assert seen(view) == (2, epoch)
     assert len(view.topics["orders"].partitions) == 1
 
@@ -342,7 +342,7 @@ def test_hints_never_lower_an_epoch(story: list[tuple[int, int, int, bool]]) -> 
     for leader, epoch, _, whole in story:
         before = seen(view)[1] or 0
         if whole:
-            view = merge(view, response(topic(partition(0, leader, epoch))), asked=["orders"])
+            view = merge(view, response(topic(partition(0, leader, epoch))), requested=["orders"])
         else:
             view = merge_leader(view, ORDERS_0, leader, epoch, [Node(4, "h", 1)])
         assert (seen(view)[1] or 0) >= before
@@ -354,7 +354,7 @@ def test_a_large_answer_is_merged_in_slices(topics: int, partitions: int) -> Non
     answer = response(
         *(topic(*map(partition, range(partitions)), name=f"t{number}") for number in range(topics)),
     )
-    *slices, view = merging(ClusterView(), MetadataAnswer(answer), asked=None)
+    *slices, view = merging(ClusterView(), MetadataAnswer(answer), requested=None)
     assert len(slices) >= 4
     assert set(slices) == {None}
     assert view is not None

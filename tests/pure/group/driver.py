@@ -59,8 +59,8 @@ class Driver:
             member_id=member_id,
             skip_assignment=skip,
             members=[
-                JoinGroupResponseMember(member_id=each, group_instance_id=None, metadata=metadata)
-                for each, metadata in members
+                JoinGroupResponseMember(member_id=member_id, group_instance_id=None, metadata=metadata)
+                for member_id, metadata in members
             ],
         )
         return self.member.handle(JoinAnswer(join.attempt, response))

@@ -86,16 +86,16 @@ class Driver:
     ) -> list[Action]:
         """Return the answer to the last heartbeat, in the next epoch if it assigns partitions."""
         self.epoch += assigned is not None
-        given = None
+        assignment = None
         if assigned is not None:
-            given = ConsumerGroupHeartbeatAssignment(
+            assignment = ConsumerGroupHeartbeatAssignment(
                 topic_partitions=[
                     ConsumerGroupHeartbeatTopicPartitions(topic_id=IDS[name], partitions=list(numbers))
                     for name, numbers in assigned.items()
                 ]
             )
         response = ConsumerGroupHeartbeatResponse(
-            error_code=0, member_epoch=self.epoch, heartbeat_interval_ms=5000, assignment=given
+            error_code=0, member_epoch=self.epoch, heartbeat_interval_ms=5000, assignment=assignment
         )
         return self.handle(ConsumerHeartbeatAnswer(self.sent.attempt, response, names))
 
@@ -126,7 +126,7 @@ class Driver:
 
 def owned_in(heartbeat: SendHeartbeat) -> dict[bytes, list[int]] | None:
     owned = heartbeat.request.topic_partitions
-    return None if owned is None else {each.topic_id: each.partitions for each in owned}
+    return None if owned is None else {topic.topic_id: topic.partitions for topic in owned}
 
 
 # Joining, and which fields are sent.
@@ -394,7 +394,7 @@ def test_a_fenced_member_that_closes_leaves_if_the_coordinator_still_has_it(code
     lose = only(driver.refuse(code), Lose)
     assert driver.handle(Close(leave=True)) == []
     sent = driver.handle(Released(lose.number))
-    assert [each.request.member_epoch for each in sent if isinstance(each, SendHeartbeat)] == epochs
+    assert [action.request.member_epoch for action in sent if isinstance(action, SendHeartbeat)] == epochs
 
 
 def test_a_member_that_closes_commits_under_the_epoch_of_the_heartbeat_in_flight() -> None:
@@ -473,9 +473,9 @@ def in_state(state: MemberState) -> Driver:
 
 
 def events(driver: Driver) -> list[Event]:
-    """Events of every kind: events that the member waits for, and some that are out of date."""
+    """Return events of every kind: events that the member waits for, and some that are out of date."""
     identity = driver.member.identity
-    found: list[Event] = [
+    kinds: list[Event] = [
         Subscribe(frozenset({"t"})),
         Subscribe(frozenset({"u"})),
         Subscribe(frozenset()),
@@ -489,8 +489,8 @@ def events(driver: Driver) -> list[Event]:
     ]
     attempt = 0 if driver.last is None else driver.last.attempt
     for number in range(attempt - 1, attempt + 3):
-        found += [HeartbeatDue(number), LeaveAnswer(number)]
-        found += [RequestFailed(number, ConnectionLost("", sent=True), each) for each in (True, False)]
+        kinds += [HeartbeatDue(number), LeaveAnswer(number)]
+        kinds += [RequestFailed(number, ConnectionLost("", sent=True), retriable) for retriable in (True, False)]
         for code in (
             ErrorCode.NONE,
             ErrorCode.NOT_COORDINATOR,
@@ -498,8 +498,8 @@ def events(driver: Driver) -> list[Event]:
             ErrorCode.INVALID_REQUEST,
         ):
             response = ConsumerGroupHeartbeatResponse(error_code=code, member_epoch=9, heartbeat_interval_ms=5000)
-            found.append(ConsumerHeartbeatAnswer(number, response, NAMES))
-    return found
+            kinds.append(ConsumerHeartbeatAnswer(number, response, NAMES))
+    return kinds
 
 
 STATES = [state for state in MemberState if state is not MemberState.SYNCING]

@@ -209,9 +209,9 @@ def test_the_leader_assigns_for_all_members() -> None:
     gather = only(driver.joined(driver.subscribe("t", "u"), leader="m", members=members), GatherTopics)
     assert gather.topics == {"t", "u"}
     sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=4))), SendSync)
-    given = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
-    assert given == {"m": frozenset(tp(0, 1)), "n": frozenset(tp(2, 3))}
-    driver.synced(sync, given["m"])
+    assigned = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
+    assert assigned == {"m": frozenset(tp(0, 1)), "n": frozenset(tp(2, 3))}
+    driver.synced(sync, assigned["m"])
     assert driver.state is MemberState.STABLE
     # A missing topic is created, and a topic grows: only the leader watches for it.
     assert driver.member.handle(TopicsSeen({"t": 4})) == []

@@ -68,7 +68,7 @@ def run_random_events(seed: int, cooperative: bool) -> None:
     strategy: AssignmentStrategy = CooperativeStickyStrategy() if cooperative else RangeStrategy()
     driver = Driver(strategy, instance_id=choice.choice([None, "i"]))
     member = driver.member
-    held: set[TopicPartition] = set()  # by the user
+    owned: set[TopicPartition] = set()  # by the user
     handovers: list[Action] = []
     request: Action | None = None
     for _ in range(120):
@@ -90,10 +90,10 @@ def run_random_events(seed: int, cooperative: bool) -> None:
             case 7 | 8 if handovers:
                 done = handovers.pop(0)
                 if isinstance(done, Assign):
-                    held |= set(done.added)
+                    owned |= set(done.added)
                 else:
                     assert isinstance(done, Revoke | Lose)
-                    held -= set(done.partitions)
+                    owned -= set(done.partitions)
                     event = Released(done.number)
         if event is None:
             continue
@@ -102,13 +102,13 @@ def run_random_events(seed: int, cooperative: bool) -> None:
                 request = action
                 if isinstance(action, SendJoin) and not cooperative:
                     # The user releases partitions before the group can assign them to other members.
-                    assert not held or handovers
+                    assert not owned or handovers
             elif isinstance(action, Assign | Revoke | Lose):
                 if isinstance(action, Assign):
-                    assert not held & set(action.added) or handovers
+                    assert not owned & set(action.added) or handovers
                 handovers.append(action)
         if not handovers and member.state is MemberState.STABLE:
-            assert held == member.partitions.owned
+            assert owned == member.partitions.owned
         if member.state in (MemberState.UNJOINED, MemberState.FENCED, MemberState.FATAL):
             assert not member.partitions.owned
 
@@ -138,8 +138,8 @@ def answer(request: Action | None, driver: Driver, choice: random.Random) -> Any
         case GatherTopics():
             return TopicsGathered(request.attempt, racks(t=2))
         case SendSync() if code is not ErrorCode.MEMBER_ID_REQUIRED:
-            given = write_assignment(choice.sample(partitions, 3)) if code is ErrorCode.NONE else b""
-            return SyncAnswer(request.attempt, SyncGroupResponse(error_code=code, assignment=given))
+            assignment = write_assignment(choice.sample(partitions, 3)) if code is ErrorCode.NONE else b""
+            return SyncAnswer(request.attempt, SyncGroupResponse(error_code=code, assignment=assignment))
         case SendLeave():
             return LeaveAnswer(request.attempt)
     return None
@@ -156,8 +156,8 @@ def test_a_member_whose_subscription_cannot_be_read_gets_no_partitions(metadata:
     assert driver.member.leadership is not None
     assert "broken-1" in driver.member.leadership.problems[0]
     sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
-    given = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
-    assert given == {"m": frozenset(tp(0, 1)), "broken-1": frozenset()}
+    assigned = {assignment.member_id: read_assignment(assignment.assignment) for assignment in sync.request.assignments}
+    assert assigned == {"m": frozenset(tp(0, 1)), "broken-1": frozenset()}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".", "x" * 300])
@@ -179,7 +179,7 @@ BAD_ASSIGNMENTS = {
 
 
 @pytest.mark.parametrize("name", BAD_ASSIGNMENTS)
-@pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", [RangeStrategy(), CooperativeStickyStrategy()], ids=lambda strategy: strategy.name)
 def test_an_assignment_that_cannot_be_used_is_followed_by_another_rebalance(
     name: str, strategy: AssignmentStrategy
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -80,9 +81,9 @@ def test_each_partition_goes_to_one_subscriber_in_any_order_of_members(
 ) -> None:
     members, existing = group
     assignment = strategy.assign(members, existing)
-    wanted = {topic for member in members for topic in member.topics} & set(existing)
+    topics = {topic for member in members for topic in member.topics} & set(existing)
     given_out = sorted(partition for got in assignment.values() for partition in got)
-    assert given_out == sorted(TopicPartition(t, n) for t in wanted for n in range(len(existing[t])))
+    assert given_out == sorted(TopicPartition(t, n) for t in topics for n in range(len(existing[t])))
     for member in members:
         assert {partition.topic for partition in assignment[member.member_id]} <= set(member.topics)
     assert strategy.assign(list(reversed(members)), existing) == assignment
@@ -111,7 +112,7 @@ def test_sticky_leaves_no_member_two_partitions_behind_if_it_could_take_one(
                 assert len(got) - len(assignment[poor.member_id]) <= 1
 
 
-@pytest.mark.parametrize("strategy", [StickyStrategy(), CooperativeStickyStrategy()], ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", [StickyStrategy(), CooperativeStickyStrategy()], ids=attrgetter("name"))
 @given(group=groups())
 def test_sticky_moves_nothing_if_nothing_changed(
     strategy: AssignmentStrategy, group: tuple[list[GroupMember], TopicRacks]
@@ -128,8 +129,8 @@ def test_sticky_moves_only_partitions_that_a_new_member_needs(count: int, sizes:
     members = [member(f"m{number}", *existing) for number in range(count)]
     before = strategy.assign(members[:-1], existing)
     after = strategy.assign([*rejoin(strategy, before, members[:-1], 1), members[-1]], existing)
-    for each in members[:-1]:
-        assert set(after[each.member_id]) <= set(before[each.member_id])
+    for old in members[:-1]:
+        assert set(after[old.member_id]) <= set(before[old.member_id])
 
 
 @given(group=groups(), joined=st.integers(0, 3))
@@ -138,7 +139,7 @@ def test_cooperative_assigns_no_owned_partition_and_is_stable_after_a_few_rounds
 ) -> None:
     strategy = CooperativeStickyStrategy()
     members, existing = group
-    wanted = {topic for member in members for topic in member.topics} & set(existing)
+    topics = {topic for member in members for topic in member.topics} & set(existing)
     owned = strategy.assign(members[: max(1, len(members) - joined)], existing)
     for generation in range(1, 5):
         assignment = strategy.assign(rejoin(strategy, owned, members, generation), existing)
@@ -146,7 +147,7 @@ def test_cooperative_assigns_no_owned_partition_and_is_stable_after_a_few_rounds
         for name, got in assignment.items():
             assert all(owner.get(partition, name) == name for partition in got)
         owned = assignment
-    assert sum(map(len, owned.values())) == sum(len(existing[topic]) for topic in wanted)
+    assert sum(map(len, owned.values())) == sum(len(existing[topic]) for topic in topics)
     assert strategy.assign(rejoin(strategy, owned, members, 5), existing) == owned
 
 
