@@ -134,6 +134,7 @@ class ClientConnections:
     def disconnected(self, connection: ServerConnection) -> None:
         """Forget a connection that has ended, and release what its client has acquired."""
         self.connections.pop(connection, None)
+        # The other members of the share group must not wait until the locks on these records expire.
         for (group_id, member_id), session in self.parts.share_sessions.of_connection(connection.connection_id):
             self.parts.shares.release(group_id, member_id, session.partitions)
 

@@ -212,6 +212,7 @@ class EmbeddedCluster(Component):
             self._security.open([self._sessions.advertised_host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
+            # All run before the first one registers, because a registration is published to the brokers that run.
             for node in self.nodes.values():
                 self._sessions.register(node)
             used = max(node.transactions.largest_producer_id for node in self.nodes.values())
@@ -224,6 +225,7 @@ class EmbeddedCluster(Component):
             raise
 
     async def _on_close(self) -> None:
+        # The timers of the cluster end before its brokers: none of them may act on a broker that has stopped.
         self._sessions.stop()
         self.replication.stop()
         self.leadership.stop()

@@ -42,7 +42,7 @@ from .request_context import (
     do_next_step,
     do_step,
 )
-from .request_parts import merge_responses, split_request
+from .request_topics import merge_responses, split_request
 from .security.authentication import Authentication, LoginFailed
 from .server_stream import ServerStream
 
@@ -140,6 +140,7 @@ class ServerConnection:
         try:
             await self._wait_for(self._accept())
             while self._is_accepted and (frame := await self.stream.read_frame()) is not None:
+                # A connection is not idle while its request waits, however long that takes.
                 self.idle_since = self.silent_since = None
                 if self.server.is_frozen:
                     await self.server.until_thawed()
@@ -147,6 +148,7 @@ class ServerConnection:
                     break
                 if self._authentication is None or not self._log_in_by(self._authentication, frame):
                     await self._serve_frame(frame)
+                # A request takes memory until its response is written, so slow handlers hold back their clients.
                 self.stream.release(len(frame))
                 del frame
                 self.idle_since = self._time()
@@ -218,6 +220,7 @@ class ServerConnection:
         came_at = self._time()
         if type(request) in PREPARATIONS and not await self._prepare(context, request):
             return
+        # Recorded now and not on arrival, because the history has the order in which requests take effect.
         exchange = Exchange(
             server.node_id, self.connection_id, header.client_id, header.version, came_at, request, size=len(frame)
         )
@@ -356,6 +359,7 @@ class ServerConnection:
         if answer is None or isinstance(answer, Response):
             return answer
         if self._client_disconnected:
+            # The handler runs up to its first wait: a producer with acks=0 relies on that, and has left meanwhile.
             with anyio.CancelScope() as scope:
                 scope.cancel()
                 return await answer

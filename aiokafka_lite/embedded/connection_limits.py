@@ -102,6 +102,7 @@ class ConnectionLimits:
 
         If the IP address is above its quota, returns the seconds after which the broker closes the connection.
         """
+        # One after the other, so that a burst is spread at the rate, instead of waiting as one and coming as one.
         async with self._turns.setdefault(listener, asyncio.Lock()):
             throttle = self._throttle("", self._settings.number(CREATION_RATE))
             if own := self._settings.of_listener(listener).own_value(CREATION_RATE):

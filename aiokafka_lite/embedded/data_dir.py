@@ -431,6 +431,7 @@ class DataDir(InMemory):
         ]
 
     def _save_cluster(self) -> None:
+        # The sections come first: cluster.json lists their files, so a listed file that is missing was taken away.
         self._save_sections()
         self._write_cluster()
 

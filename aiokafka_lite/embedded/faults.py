@@ -16,7 +16,7 @@ from typing import Any, Self
 from ..arguments import check_function, is_whole, must_be, plural, whole
 from ..errors import ErrorCode
 from ..protocol.schema import Request, Response
-from .request_parts import TopicName, partitions_of
+from .request_topics import TopicName, partitions_of
 
 logger = logging.getLogger(__name__)
 
@@ -226,6 +226,7 @@ class Faults:
 
     def match(self, node_id: int, request: Request[Any], topic_name: TopicName) -> Fault | None:
         """Return the first fault that hits this request; None if none does."""
+        # A fault does not count the requests that an earlier one hits, so two faults of one kind follow one another.
         for fault in self._faults:
             if fault.matches(node_id, request, topic_name):
                 return fault

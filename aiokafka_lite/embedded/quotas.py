@@ -140,6 +140,7 @@ class TokenBucket(Usage):
         self._used += amount
 
     def throttle_seconds(self, limit: float, now: float) -> float:
+        # The bucket drains at the rate of the limit, and an empty one saves no credit for later.
         self._used = max(0.0, self._used - limit * (now - self._at))
         self._at = now
         return min(max(0.0, self._used / limit - self._longest), LONGEST_THROTTLE)

@@ -141,6 +141,7 @@ class ServerStream(FramedStreamReader):
             self._unsent.remove(self)
 
     def frames_received(self, frames: list[Frame]) -> None:
+        # Frames arrive until the transport is closed. Nothing would release the memory of these.
         if self._is_released:
             return
         size = sum(map(len, frames))

@@ -392,6 +392,7 @@ class LogFiles(Segments):
             if scan.gaps:
                 aside = scan.keep_whole_batches()
                 logger.warning("%s is kept as %s, and its %d whole batches stay", scan.path, aside, len(scan.batches))
+        # Left by a compaction that crashed before swap.json, whose old segments are still complete.
         for path in self.directory.glob("*.compacted"):
             path.unlink()
         self._segments = {}
@@ -453,6 +454,7 @@ class LogFiles(Segments):
         if is_flushed and last.flushed != last.size:
             last.flush()
         self._facts |= {"high_watermark": log.high_watermark, "partition_epoch": partition_epoch}
+        # Only an orderly end flushes all logs, so a flushed checkpoint is the last one of its run.
         self._facts["is_stopped"] = is_flushed
         if self._content() != self._written:
             self._write_checkpoint(is_flushed=is_flushed)

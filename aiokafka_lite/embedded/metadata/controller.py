@@ -122,6 +122,7 @@ class Controller:
     def register(self, node_id: int, host: str, ports: Mapping[str, int], rack: str | None) -> None:
         """Register a broker that started. It becomes the leader of its partitions without a leader."""
         self.brokers[node_id] = Registration(node_id, host, ports, rack, alive=True)
+        # Published before the elections, because metadata must not name a leader that is not in the list of brokers.
         self._publish(None)
         self._update_topics(node_id)
 
@@ -284,6 +285,7 @@ class Controller:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"replication factor {factor} needs more than the {len(live)} live brokers",
             )
+        # The next topic begins where this one ends, so that topics with one partition spread over the brokers.
         first, self._next_first = self._next_first, self._next_first + count
         return spread(count, factor, live, first)
 
@@ -373,6 +375,7 @@ class Controller:
             topic = replace(topic, partitions=(*changed, *topic.partitions[len(changed) :]))
         for state in topic.partitions:
             assert state.leader in (NO_LEADER, *state.isr), "a leader is in sync"
+        # Saved before any broker sees it: after a crash, the cluster has each state that a client may have seen.
         self._save(topic.name, topic)
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name

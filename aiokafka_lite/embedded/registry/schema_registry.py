@@ -265,6 +265,7 @@ class RegistryState:
     def _register(self, request: HttpRequest, name: str) -> object:
         subject = self._subjects.setdefault(name, _Subject())
         posted = self._posted(request)
+        # A schema that the subject has already changes nothing, so a read-only registry answers with its id.
         same = self._same(subject, posted)
         if same is None:
             if (subject.mode or self._mode) in ("READONLY", "READONLY_OVERRIDE"):

@@ -18,13 +18,13 @@ from ...protocol.codec import Buffer
 from ...protocol.records import RecordBatch
 from ..log.files import LogFiles
 from ..log.log import EpochEnd, OffsetOutsideLog
-from ..log.producer_state import Marker, Verification
+from ..log.producer_state import Marker, SequenceRejected, Verification
 from ..log.transaction_index import TransactionIndexEntry
 from ..log.validator import RecordError, RecordsRejected, Validation
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, PartitionRegistration, Topic
 from ..settings.configs import TopicConfig
 from .broker_counters import BrokerCounters
-from .partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from .partition import LogAppendInfo, NotLeader, Partition
 from .purgatory import DelayedOperation, DelayedOperationPurgatory
 
 ALL_ACKS = -1
@@ -453,6 +453,7 @@ class ReplicaManager:
         respond_now = parameters.max_wait <= 0 or not requested
         for fetched in result.values():
             size += len(fetched.records)
+            # As in Kafka, news for the reader is not held back until there are enough records.
             if (
                 fetched.error is not ErrorCode.NONE
                 or fetched.diverging_epoch is not None

@@ -26,7 +26,7 @@ from ...types import Header
 from ..log.compaction import compact, is_due
 from ..log.files import BrokenLog, LogFiles
 from ..log.log import EpochEnd, Log, StoredBatch
-from ..log.producer_state import Marker, ProducerStates, SequenceRejected, Verification, marker_row
+from ..log.producer_state import Marker, ProducerStates, Verification, marker_row
 from ..log.transaction_index import TransactionIndexEntry
 from ..log.validator import RecordsRejected, Validation
 from ..metadata.topics import PartitionKey, PartitionRegistration
@@ -427,6 +427,3 @@ class Partition:
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
         return None
-
-
-__all__ = ["Follower", "LogAppendInfo", "NotLeader", "Partition", "SequenceRejected"]

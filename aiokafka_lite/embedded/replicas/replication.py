@@ -138,6 +138,8 @@ class ReplicaFetcher:
         if mine.must_truncate:
             truncate_as_follower(mine, theirs)
         complete = self._copy_batches(mine, theirs)
+        # In Kafka, the offset of the follower's next fetch tells the leader this, and the answer to that fetch has the
+        # high watermark that follows from it. So the order is the same here.
         self.leader.in_sync.follower_fetched(theirs, self.follower.node_id, mine.log.end_offset)
         if mine.log.advance_high_watermark(theirs.log.high_watermark):
             self.follower.replica_manager.fetch_purgatory.check_and_complete(key)

@@ -205,6 +205,7 @@ class Authentication:
         try:
             message, lifetime = self._received(request.auth_bytes)
         except LoginRefused as refused:
+            # The text names the mechanism and not the reason, so that a client does not learn which users exist.
             action = "re-authentication" if self.name else "authentication"
             text = f"Authentication failed during {action} due to invalid credentials with SASL mechanism "
             refusal = SaslAuthenticateResponse(

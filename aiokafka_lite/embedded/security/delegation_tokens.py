@@ -72,6 +72,7 @@ class DelegationTokens:
     def credential(self, token: DelegationToken, mechanism: str) -> ScramCredential:
         """Return the credential that a login with the token is checked against. It is derived once."""
         key = (token.hmac, mechanism)
+        # A login by token would otherwise take thousands of hashes each time, and a client may log in often.
         if key not in self._credentials:
             password = base64.b64encode(token.hmac).decode()
             self._credentials[key] = ScramCredential.of_password(mechanism, password)

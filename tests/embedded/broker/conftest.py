@@ -24,5 +24,5 @@ async def three() -> AsyncIterator[EmbeddedCluster]:
 @pytest.fixture(params=["memory", "tcp"])
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
     """Three nodes, in memory and on loopback."""
-    async with EmbeddedCluster(brokers=3, tcp=request.param == "tcp") as made:
-        yield made
+    async with EmbeddedCluster(brokers=3, tcp=request.param == "tcp") as started:
+        yield started

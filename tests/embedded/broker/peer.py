@@ -93,8 +93,10 @@ class Peer:
     async def offset(
         self, topic: str, timestamp: int, *, partition: int = 0, version: int = 9
     ) -> ListOffsetsResponsePartition:
-        wanted = ListOffsetsRequestPartition(partition_index=partition, timestamp=timestamp)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsRequestTopic(name=topic, partitions=[wanted])])
+        partition_request = ListOffsetsRequestPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsRequestTopic(name=topic, partitions=[partition_request])]
+        )
         return (await self.ask(request, version)).topics[0].partitions[0]
 
 
@@ -112,16 +114,14 @@ def fetch_request(
     offset: int,
     *,
     partition: int = 0,
-    max_wait_ms: int = 0,
-    min_bytes: int = 1,
-    max_bytes: int = 1 << 20,
     partition_max_bytes: int = 1 << 20,
     leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
-    isolation_level: int = 0,
     rack: str = "",
+    **fields: int,
 ) -> FetchRequest:
-    wanted = FetchRequestPartition(
+    """Return a request for one partition. ``fields`` are fields of the request, such as ``min_bytes``."""
+    partition_request = FetchRequestPartition(
         partition=partition,
         fetch_offset=offset,
         partition_max_bytes=partition_max_bytes,
@@ -129,10 +129,7 @@ def fetch_request(
         last_fetched_epoch=last_fetched_epoch,
     )
     return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation_level,
-        topics=[FetchRequestTopic(topic=topic, partitions=[wanted])],
+        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0} | fields,
+        topics=[FetchRequestTopic(topic=topic, partitions=[partition_request])],
         rack_id=rack,
     )

@@ -56,12 +56,12 @@ async def test_librdkafka_changes_acls(cluster: EmbeddedCluster) -> None:
         matching = module.AclBindingFilter(
             kinds.TOPIC, "orders", patterns.MATCH, None, None, operations.ANY, permissions.ANY
         )
-        found = admin.describe_acls(matching).result(DEADLINE)
+        matches = admin.describe_acls(matching).result(DEADLINE)
         (deleted,) = admin.delete_acls([matching]).values()
-        return found, deleted.result(DEADLINE)
+        return matches, deleted.result(DEADLINE)
 
-    found, deleted = await asyncio.to_thread(change)
-    assert found == deleted == bindings[:1]
+    matches, deleted = await asyncio.to_thread(change)
+    assert matches == deleted == bindings[:1]
     assert stored(cluster) == {NO_WRITE}
 
 
@@ -105,13 +105,13 @@ async def test_kafka_python_changes_acls(cluster: EmbeddedCluster) -> None:
         try:
             assert admin.create_acls([read, write])["failed"] == []
             created = stored(cluster)
-            found, _ = admin.describe_acls(of_alice)
+            bindings, _ = admin.describe_acls(of_alice)
             admin.delete_acls([of_alice])
         finally:
             admin.close()
-        return created, found
+        return created, bindings
 
-    created, found = await asyncio.to_thread(change)
+    created, bindings = await asyncio.to_thread(change)
     assert created == {READ_ORDERS, NO_WRITE}
-    assert found == [read]
+    assert bindings == [read]
     assert stored(cluster) == {NO_WRITE}

@@ -69,13 +69,13 @@ EVERY_ACL = m.DescribeAclsRequest(
 async def test_acls_are_created_described_by_pattern_and_deleted(secured: EmbeddedCluster) -> None:
     grant(secured, AclOperation.ALL)
     async with Peer(secured) as peer:
-        wanted = [
+        creations = [
             creation(),
             creation(principal="User:bob", operation=AclOperation.WRITE),
             creation(resource_name="ord", resource_pattern_type=AclPatternType.PREFIXED),
             creation(),
         ]
-        created = await peer.ask(m.CreateAclsRequest(creations=wanted))
+        created = await peer.ask(m.CreateAclsRequest(creations=creations))
         assert [result.error_code for result in created.results] == [0, 0, 0, 0]
         described = await peer.ask(EVERY_ACL)
         assert {
@@ -102,7 +102,7 @@ async def test_acls_are_created_described_by_pattern_and_deleted(secured: Embedd
             {"orders", "ord"},
         ]
     assert secured.authorizer.acls is not None
-    assert [each.principal for each in secured.authorizer.acls.find(AclFilter(TOPIC))] == ["User:bob"]
+    assert [acl.principal for acl in secured.authorizer.acls.find(AclFilter(TOPIC))] == ["User:bob"]
 
 
 async def test_wrong_acls_are_refused_one_by_one(secured: EmbeddedCluster) -> None:
@@ -171,9 +171,9 @@ async def test_a_prefixed_acl_creates_topics_with_that_prefix_only(secured: Embe
         ]
         created = {topic.name: topic for topic in (await peer.ask(m.CreateTopicsRequest(topics=topics))).topics}
         assert created["orders"].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        made = created["team-orders"]
-        assert (made.error_code, made.num_partitions) == (0, -1)
-        assert made.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = created["team-orders"]
+        assert (topic.error_code, topic.num_partitions) == (0, -1)
+        assert topic.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         named = [m.MetadataRequestTopic(name=name) for name in ("team-new", "new")]
         seen = (await peer.ask(m.MetadataRequest(topics=named, allow_auto_topic_creation=True))).topics
         assert {topic.name: topic.error_code for topic in seen} == {
@@ -208,10 +208,10 @@ async def test_the_allowed_operations_of_topics_and_of_the_cluster_are_those_of_
     await secured.create_topic("mine")
     grant(secured, AclOperation.WRITE, TOPIC, "mine")
     async with Peer(secured) as peer:
-        wanted = m.MetadataRequest(
+        metadata_request = m.MetadataRequest(
             topics=[m.MetadataRequestTopic(name="mine")], include_topic_authorized_operations=True
         )
-        (topic,) = (await peer.ask(wanted)).topics
+        (topic,) = (await peer.ask(metadata_request)).topics
         assert topic.topic_authorized_operations == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
         of_cluster = m.DescribeClusterRequest(include_cluster_authorized_operations=True)
         assert (await peer.ask(of_cluster)).cluster_authorized_operations == 0
@@ -224,18 +224,18 @@ async def test_groups_are_listed_for_clients_that_may_describe_them_or_the_clust
     await secured.create_topic("t")
     for kind in (AclResourceType.GROUP, TOPIC):
         grant(secured, AclOperation.READ, kind, "*")
-    wanted = m.ListGroupsRequest()
+    list_request = m.ListGroupsRequest()
     async with Peer(secured) as peer:
         for group in ("first", "second"):
             await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
             part = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
             topic = m.OffsetCommitRequestTopic(name="t", partitions=[part])
             await peer.ask(m.OffsetCommitRequest(group_id=group, member_id="", topics=[topic]), 9)
-        assert {group.group_id for group in (await peer.ask(wanted)).groups} == {"first", "second"}
+        assert {group.group_id for group in (await peer.ask(list_request)).groups} == {"first", "second"}
         assert secured.authorizer.acls is not None
         secured.authorizer.acls.delete(secured.authorizer.acls.find(AclFilter()))
-        assert (await peer.ask(wanted)).groups == []
+        assert (await peer.ask(list_request)).groups == []
         grant(secured, AclOperation.DESCRIBE, AclResourceType.GROUP, "first")
-        assert [group.group_id for group in (await peer.ask(wanted)).groups] == ["first"]
+        assert [group.group_id for group in (await peer.ask(list_request)).groups] == ["first"]
         grant(secured, AclOperation.DESCRIBE)
-        assert {group.group_id for group in (await peer.ask(wanted)).groups} == {"first", "second"}
+        assert {group.group_id for group in (await peer.ask(list_request)).groups} == {"first", "second"}

@@ -145,8 +145,8 @@ async def test_partitions_are_added_but_never_removed(three: EmbeddedCluster) ->
     await three.create_topic("t", 2, 2)
     async with Peer(three) as peer:
         for count, code in ((4, 0), (3, ErrorCode.INVALID_PARTITIONS), (4, ErrorCode.INVALID_PARTITIONS)):
-            wanted = CreatePartitionsTopic(name="t", count=count, assignments=None)
-            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1, validate_only=False)
+            topic_request = CreatePartitionsTopic(name="t", count=count, assignments=None)
+            request = CreatePartitionsRequest(topics=[topic_request], timeout_ms=1, validate_only=False)
             assert (await peer.ask(request)).results[0].error_code == code
         assert len(three.controller.topics["t"].partitions) == 4
 
@@ -156,8 +156,8 @@ async def test_added_partitions_have_as_many_replicas_as_the_others(three: Embed
     async with Peer(three) as peer:
         for replicas, code in (([3], ErrorCode.INVALID_REPLICA_ASSIGNMENT), ([3, 1], 0)):
             placed = CreatePartitionsAssignment(broker_ids=replicas)
-            wanted = CreatePartitionsTopic(name="t", count=2, assignments=[placed])
-            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1, validate_only=False)
+            topic_request = CreatePartitionsTopic(name="t", count=2, assignments=[placed])
+            request = CreatePartitionsRequest(topics=[topic_request], timeout_ms=1, validate_only=False)
             assert (await peer.ask(request)).results[0].error_code == code
     assert three.state_of("t", 1).replicas == (3, 1)
 
@@ -179,10 +179,10 @@ async def test_each_version_of_metadata_describes_the_cluster(three: EmbeddedClu
 
 async def test_a_metadata_request_creates_a_topic_only_if_allowed(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
-        asked = [MetadataRequestTopic(name="new")]
-        refused = await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 9)
+        topics = [MetadataRequestTopic(name="new")]
+        refused = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
         assert refused.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert (await peer.ask(MetadataRequest(topics=asked), 9)).topics[0].error_code == 0
+        assert (await peer.ask(MetadataRequest(topics=topics), 9)).topics[0].error_code == 0
         bad = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="a b")]), 9)
         assert bad.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     async with EmbeddedCluster(brokers=1, tcp=False, auto_create_topics=False) as strict, Peer(strict) as peer:
@@ -217,11 +217,11 @@ async def test_a_delay_of_creation_makes_the_first_answers_unknown_topic_as_kafk
 async def test_metadata_is_found_by_topic_id(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
-        asked = [
+        topics = [
             MetadataRequestTopic(topic_id=topic.topic_id, name=None),
             MetadataRequestTopic(topic_id=bytes(15) + b"\1", name=None),
         ]
-        response = await peer.ask(MetadataRequest(topics=asked), 12)
+        response = await peer.ask(MetadataRequest(topics=topics), 12)
         assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), (None, 100)]
 
 
@@ -322,8 +322,8 @@ async def test_log_dirs_and_producers_are_described(one: EmbeddedCluster) -> Non
         await peer.produce("t", records)
         (result,) = (await peer.ask(DescribeLogDirsRequest(topics=None))).results
         assert result.topics[0].partitions[0].partition_size == len(records)
-        wanted = DescribeProducersTopic(name="t", partition_indexes=[0])
-        response = await peer.ask(DescribeProducersRequest(topics=[wanted]))
+        topic_request = DescribeProducersTopic(name="t", partition_indexes=[0])
+        response = await peer.ask(DescribeProducersRequest(topics=[topic_request]))
         (producer,) = response.topics[0].partitions[0].active_producers
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
 
@@ -333,8 +333,8 @@ async def test_a_follower_describes_the_producers_of_its_replica(three: Embedded
     async with Peer(three, node=1) as leader:
         await leader.produce("t", produced(timestamp=-1, producer_id=5, epoch=2, sequence=0))
     async with Peer(three, node=2) as follower:
-        wanted = DescribeProducersTopic(name="t", partition_indexes=[0, 1])
-        response = await follower.ask(DescribeProducersRequest(topics=[wanted]))
+        topic_request = DescribeProducersTopic(name="t", partition_indexes=[0, 1])
+        response = await follower.ask(DescribeProducersRequest(topics=[topic_request]))
         replica, absent = response.topics[0].partitions
         assert [active_producer.producer_id for active_producer in replica.active_producers] == [5]
         assert absent.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -400,8 +400,8 @@ async def test_the_coordinator_of_a_share_partition_is_not_for_clients(cluster: 
     async with Peer(cluster) as peer:
         keys = {"coordinator_keys": ["key"]} if version >= 4 else {"key": "key"}
         answer = await peer.ask(FindCoordinatorRequest(key_type=2, **keys), version)
-        found = answer.coordinators[0] if version >= 4 else answer
-        assert ErrorCode.of(found.error_code) is ErrorCode.INVALID_REQUEST
+        coordinator = answer.coordinators[0] if version >= 4 else answer
+        assert ErrorCode.of(coordinator.error_code) is ErrorCode.INVALID_REQUEST
 
 
 async def test_settings_of_the_log_cleaner_change_while_a_broker_runs(one: EmbeddedCluster) -> None:
@@ -410,10 +410,10 @@ async def test_settings_of_the_log_cleaner_change_while_a_broker_runs(one: Embed
         resource = IncrementalAlterConfigsRequestResource(resource_type=4, resource_name="1", configs=[change])
         altered = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
         assert altered.responses[0].error_code == 0
-        asked = DescribeConfigsResource(
+        broker = DescribeConfigsResource(
             resource_type=4, resource_name="1", configuration_keys=["log.cleaner.backoff.ms"]
         )
-        described = await peer.ask(DescribeConfigsRequest(resources=[asked]))
+        described = await peer.ask(DescribeConfigsRequest(resources=[broker]))
     assert [setting.value for setting in described.results[0].configs] == ["7"]
 
 
@@ -424,13 +424,17 @@ async def test_every_setting_has_documentation(one: EmbeddedCluster) -> None:
         DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
     ]
     async with Peer(one) as peer:
-        for wanted in (True, False):
-            request = DescribeConfigsRequest(resources=resources, include_documentation=wanted)
+        for has_documentation in (True, False):
+            request = DescribeConfigsRequest(resources=resources, include_documentation=has_documentation)
             for version in (3, 4):
                 for result in (await peer.ask(request, version)).results:
                     texts = [setting.documentation for setting in result.configs]
                     assert len(texts) > 30
-                    assert all(text is not None and text.endswith(".") for text in texts) if wanted else not any(texts)
+                    assert (
+                        all(text is not None and text.endswith(".") for text in texts)
+                        if has_documentation
+                        else not any(texts)
+                    )
         old = await peer.ask(DescribeConfigsRequest(resources=resources), 2)
         assert all(not setting.documentation for result in old.results for setting in result.configs)
 
@@ -447,8 +451,10 @@ async def test_an_old_release_answers_the_first_versions_of_its_apis() -> None:
         await peer.produce("t", produced(timestamp=1000), version=5)
 
         async def listed(timestamp: int, most: int = 10) -> list[int]:
-            wanted = ListOffsetsRequestPartition(partition_index=0, timestamp=timestamp, max_num_offsets=most)
-            topics = [ListOffsetsRequestTopic(name="t", partitions=[wanted])]
+            partition_request = ListOffsetsRequestPartition(
+                partition_index=0, timestamp=timestamp, max_num_offsets=most
+            )
+            topics = [ListOffsetsRequestTopic(name="t", partitions=[partition_request])]
             answer = await peer.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 0)
             return answer.topics[0].partitions[0].old_style_offsets
 
@@ -460,9 +466,11 @@ async def test_an_old_release_answers_the_first_versions_of_its_apis() -> None:
         commit = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[offset])])
         for version in (0, 1):
             assert (await peer.ask(commit, version)).topics[0].partitions[0].error_code == 0
-        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])])
-        found = (await peer.ask(asked, 0)).topics[0].partitions
-        assert [(each.committed_offset, each.error_code) for each in found] == [(1, 0), (-1, 3)]
+        offset_request = OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+        )
+        partitions = (await peer.ask(offset_request, 0)).topics[0].partitions
+        assert [(partition.committed_offset, partition.error_code) for partition in partitions] == [(1, 0), (-1, 3)]
 
         resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=["retention.ms"])
         (setting,) = (await peer.ask(DescribeConfigsRequest(resources=[resource]), 0)).results[0].configs
@@ -473,12 +481,12 @@ async def test_an_old_release_answers_the_first_versions_of_its_apis() -> None:
 
 async def test_the_metadata_quorum_is_described(three: EmbeddedCluster) -> None:
     async with Peer(three, node=2) as peer:
-        wanted = DescribeQuorumRequestPartition(partition_index=0)
-        topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[wanted])
+        partition_request = DescribeQuorumRequestPartition(partition_index=0)
+        topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[partition_request])
         answer = await peer.ask(DescribeQuorumRequest(topics=[topic]))
         (quorum,) = answer.topics[0].partitions
         assert (quorum.leader_id, [voter.replica_id for voter in quorum.current_voters]) == (1, [1, 2, 3])
-        assert [node.listeners[0].port for node in answer.nodes] == [three.nodes[each].port for each in (1, 2, 3)]
+        assert [node.listeners[0].port for node in answer.nodes] == [three.nodes[node_id].port for node_id in (1, 2, 3)]
         assert (await peer.ask(DescribeQuorumRequest(topics=[topic]), 1)).topics[0].partitions[0].leader_id == 1
         before = quorum.high_watermark
         await three.create_topic("t")

@@ -40,8 +40,8 @@ def refusals(value: object) -> set[ErrorCode]:
 
 def _codes(value: object) -> Iterator[int]:
     if isinstance(value, list):
-        for each in value:
-            yield from _codes(each)
+        for element in value:
+            yield from _codes(element)
     elif dataclasses.is_dataclass(value):
         for name in (field.name for field in dataclasses.fields(value)):
             if name.endswith("error_code"):
@@ -83,8 +83,8 @@ def grant(cluster: EmbeddedCluster, operation: AclOperation, kind: AclResourceTy
 async def test_a_client_needs_exactly_the_acls_that_kafka_asks_for(secured: EmbeddedCluster, row: Row) -> None:
     async with Peer(secured) as peer:
         for operation, kind in row.needs:
-            found = refusals(await peer.ask(row.request, row.version))
-            assert len(found) == 1, f"without {operation.name} on {kind.name}"
+            refused = refusals(await peer.ask(row.request, row.version))
+            assert len(refused) == 1, f"without {operation.name} on {kind.name}"
             grant(secured, operation, kind, row.group if kind is GROUP else None)
         assert refusals(await peer.ask(row.request, row.version)) == set()
 

@@ -138,5 +138,5 @@ async def test_connections_that_the_quota_of_their_address_refuses_take_no_place
                 )
             await peer.ask(alter({"ip": None}, "connection_creation_rate", 1.0, remove=True))
             assert await answered_after(cluster) == pytest.approx(0, abs=1e-3)
-            for each in refused:
-                assert await each.receive() is None
+            for connection in refused:
+                assert await connection.receive() is None

@@ -43,9 +43,9 @@ async def coordinator(cluster: EmbeddedCluster) -> int:
     """Return the node that coordinates the group. The first request for it creates the offsets topic."""
     running = next(node for node in cluster.nodes.values() if node.is_running)
     async with Peer(cluster, running.node_id) as peer:
-        (found,) = (await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
-    assert found.error_code == ErrorCode.NONE
-    return found.node_id
+        (broker,) = (await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
+    assert broker.error_code == ErrorCode.NONE
+    return broker.node_id
 
 
 async def heartbeat(

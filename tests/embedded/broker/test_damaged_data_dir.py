@@ -73,7 +73,7 @@ def make_newer(path: Path) -> None:
 
 
 def make_unreadable(path: Path) -> None:
-    """Root may read every file, but not a directory as a file."""
+    """Replace a file by a directory: root may read every file, but not a directory as a file."""
     path.unlink()
     path.mkdir()
 

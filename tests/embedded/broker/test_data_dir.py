@@ -267,7 +267,7 @@ async def test_a_directory_in_use_and_one_of_more_brokers_are_refused(tmp_path: 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file of this process can grow beyond a few bytes."""
+    """Limit the files of this process to a few bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
     try:
@@ -305,10 +305,10 @@ CHANGES: dict[str, Change] = {
 
 
 async def described(admin: Admin) -> list[str]:
-    """Everything that the changes may affect, as clients see it."""
+    """Return everything that the changes may affect, as clients see it."""
     return [
-        repr(dict(found.done) if isinstance(found, Results) else found)
-        for found in (
+        repr(dict(answer.done) if isinstance(answer, Results) else answer)
+        for answer in (
             await admin.topics.list(),
             await admin.configs.describe([ORDERS, BROKERS]),
             await admin.acls.describe(),

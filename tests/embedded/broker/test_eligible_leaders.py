@@ -25,12 +25,12 @@ async def test_replicas_that_left_below_min_isr_stay_eligible(three: EmbeddedClu
     """KIP-966, as ``kafka-topics --describe`` shows it."""
     await three.create_topic("t", assignments=[[1, 2, 3]], configs={"min.insync.replicas": "2"})
     async with Peer(three, node=1) as peer:
-        found = []
+        observations = []
         for stopped in (3, 2):
             await three.stop(stopped)
             partition = await described_partition(peer, "t")
-            found.append((partition.isr_nodes, partition.eligible_leader_replicas, partition.last_known_elr))
-        assert found == [([1, 2], [], []), ([1], [2], [])]
+            observations.append((partition.isr_nodes, partition.eligible_leader_replicas, partition.last_known_elr))
+        assert observations == [([1, 2], [], []), ([1], [2], [])]
         await three.start_node(2)
         await three.start_node(3)
         await three.until_in_sync("t")

@@ -20,9 +20,9 @@ DEADLINE = 30
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     configs = {"group.consumer.min.heartbeat.interval.ms": "100"}
-    async with EmbeddedCluster(brokers=3, configs=configs) as made:
-        await made.create_topic("t", PARTITIONS, 3)
-        yield made
+    async with EmbeddedCluster(brokers=3, configs=configs) as started:
+        await started.create_topic("t", PARTITIONS, 3)
+        yield started
 
 
 VALUES = sorted(b"value-%d" % number for number in range(COUNT))
@@ -53,16 +53,16 @@ def kafka_python_reads_in_a_group(servers: str, group: str = "g", **settings: An
         enable_auto_commit=False,
         **settings,
     )
-    found: list[bytes] = []
+    values: list[bytes] = []
     try:
-        while len(found) < COUNT:
+        while len(values) < COUNT:
             polled = consumer.poll(timeout_ms=DEADLINE * 1000)
-            assert polled, f"only {len(found)} of {COUNT} came"
-            found += [record.value for records in polled.values() for record in records]
+            assert polled, f"only {len(values)} of {COUNT} came"
+            values += [record.value for records in polled.values() for record in records]
         consumer.commit()
     finally:
         consumer.close()
-    return sorted(found)
+    return sorted(values)
 
 
 @pytest.mark.parametrize("release", [(0, 11), (1, 0), (2, 0), (2, 3), (2, 8), (3, 6), (4, 0), None])
@@ -110,8 +110,8 @@ async def test_kafka_python_administers(cluster: EmbeddedCluster) -> None:
     def topics(admin: Any) -> None:
         admin.create_topics({"made": {"num_partitions": 2, "replication_factor": 3, "configs": {"retention.ms": "1"}}})
         admin.create_partitions({"made": 4})
-        (made,) = admin.describe_topics(["made"])
-        assert len(made["partitions"]) == 4
+        (topic,) = admin.describe_topics(["made"])
+        assert len(topic["partitions"]) == 4
         resource = kafka_admin.ConfigResource("TOPIC", "made", {"retention.ms": "77"})
         admin.alter_configs([resource])
         described = admin.describe_configs([kafka_admin.ConfigResource("TOPIC", "made")], config_filter="all")
@@ -127,10 +127,10 @@ async def test_kafka_python_administers(cluster: EmbeddedCluster) -> None:
         assert [group["group_id"] for group in admin.list_groups()] == ["g"]
         assert admin.describe_groups(["g"])["g"]["group_state"] == "Empty"
         committed = admin.list_group_offsets("g")["g"]
-        assert sum(each.offset for each in committed.values()) == COUNT
+        assert sum(offset.offset for offset in committed.values()) == COUNT
         ends = admin.list_partition_offsets(dict.fromkeys(partitions, kafka_admin.OffsetSpec.LATEST))
-        assert {each: found.offset for each, found in ends.items()} == {
-            each: found.offset for each, found in committed.items()
+        assert {partition: end.offset for partition, end in ends.items()} == {
+            partition: offset.offset for partition, offset in committed.items()
         }
         admin.alter_group_offsets("g", {partitions[0]: kafka.OffsetAndMetadata(0, "", -1)})
         assert admin.list_group_offsets("g")["g"][partitions[0]].offset == 0
@@ -160,20 +160,20 @@ def confluent_writes(servers: str, **settings: Any) -> None:
 
 def confluent_reads_in_a_group(servers: str, **settings: Any) -> list[bytes]:
     confluent = pytest.importorskip("confluent_kafka")
-    wanted = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
-    consumer = confluent.Consumer({"bootstrap.servers": servers, **wanted, **settings})
+    defaults = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+    consumer = confluent.Consumer({"bootstrap.servers": servers, **defaults, **settings})
     consumer.subscribe(["t"])
-    found: list[bytes] = []
+    values: list[bytes] = []
     try:
-        while len(found) < COUNT:
+        while len(values) < COUNT:
             messages = consumer.consume(COUNT, timeout=DEADLINE)
-            assert messages, f"only {len(found)} of {COUNT} came"
+            assert messages, f"only {len(values)} of {COUNT} came"
             assert [message.error() for message in messages if message.error()] == []
-            found += [message.value() for message in messages]
+            values += [message.value() for message in messages]
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
-    return sorted(found)
+    return sorted(values)
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "1.0.0", "2.0.0"])
@@ -201,17 +201,17 @@ async def test_librdkafka_reads_in_a_group_of_two(cluster: EmbeddedCluster, stra
             settings |= {"group.instance.id": f"i{number}"} if static else {}
             members.append(confluent.Consumer({"bootstrap.servers": servers, **settings}))
             members[-1].subscribe(["t"])
-        found: list[bytes] = []
+        values: list[bytes] = []
         end = time.monotonic() + DEADLINE
         try:
-            while {len(member.assignment()) for member in members} != {1, 2} or len(found) < COUNT:
-                assert time.monotonic() < end, f"{len(found)} of {COUNT} came"
+            while {len(member.assignment()) for member in members} != {1, 2} or len(values) < COUNT:
+                assert time.monotonic() < end, f"{len(values)} of {COUNT} came"
                 for member in members:
-                    found += [message.value() for message in member.consume(COUNT, timeout=0.1) if not message.error()]
+                    values += [message.value() for message in member.consume(COUNT, timeout=0.1) if not message.error()]
         finally:
             for member in members:
                 member.close()
-        return found
+        return values
 
     await asyncio.to_thread(confluent_writes, servers)
     assert set(await asyncio.to_thread(read)) == set(VALUES)
@@ -220,32 +220,32 @@ async def test_librdkafka_reads_in_a_group_of_two(cluster: EmbeddedCluster, stra
 NEW_PROTOCOL = {"group.id": "g", "group.protocol": "consumer", "auto.offset.reset": "earliest", "log_level": 0}
 
 
-def consume_until(members: list[Any], sizes: list[int], found: list[bytes], count: int = 0) -> None:
+def consume_until(members: list[Any], sizes: list[int], values: list[bytes], count: int = 0) -> None:
     """Poll until the members own these numbers of partitions, in any order, and ``count`` different values came."""
     end = time.monotonic() + DEADLINE
-    while sorted(len(member.assignment()) for member in members) != sizes or len(set(found)) < count:
-        assert time.monotonic() < end, f"{len(set(found))} came to {[member.assignment() for member in members]}"
+    while sorted(len(member.assignment()) for member in members) != sizes or len(set(values)) < count:
+        assert time.monotonic() < end, f"{len(set(values))} came to {[member.assignment() for member in members]}"
         for member in members:
-            found.extend(each.value() for each in member.consume(COUNT, timeout=0.1) if not each.error())
+            values.extend(message.value() for message in member.consume(COUNT, timeout=0.1) if not message.error())
 
 
 async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: EmbeddedCluster) -> None:
     """Three members share the topic, one by a pattern; the others take over from two that leave."""
     confluent = pytest.importorskip("confluent_kafka")
     servers = cluster.bootstrap_servers
-    found: list[bytes] = []
+    values: list[bytes] = []
 
     def read() -> None:
         members = [confluent.Consumer({"bootstrap.servers": servers, **NEW_PROTOCOL}) for _ in range(3)]
         try:
             for member, topic in zip(members, ("t", "^t$", "t"), strict=True):
                 member.subscribe([topic])
-            consume_until(members, [1, 1, 1], found)
+            consume_until(members, [1, 1, 1], values)
             members.pop().close()
-            consume_until(members, [1, 2], found)
+            consume_until(members, [1, 2], values)
             members.pop(0).close()
-            consume_until(members, [3], found)
-            consume_until(members, [3], found, COUNT)
+            consume_until(members, [3], values)
+            consume_until(members, [3], values, COUNT)
             members[0].commit(asynchronous=False)
         finally:
             for member in members:
@@ -254,7 +254,7 @@ async def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster: 
     await asyncio.to_thread(confluent_writes, servers)
     await alter_group(cluster, {"consumer.heartbeat.interval.ms": 100, "consumer.assignment.interval.ms": 0})
     await asyncio.to_thread(read)
-    assert sorted(set(found)) == VALUES
+    assert sorted(set(values)) == VALUES
     async with Admin(servers) as admin:
         offsets = (await admin.groups.offsets("g"))["g"]
     assert sum(offset.offset for offset in offsets.values()) == COUNT
@@ -272,7 +272,7 @@ async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: Embed
     servers = cluster.bootstrap_servers
     both = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
     classic = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
-    found: list[bytes] = []
+    values: list[bytes] = []
 
     def read() -> None:
         new_protocol = [False, False, True] if strategy == "range" else [True, False, False]
@@ -281,12 +281,12 @@ async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: Embed
             for is_new, sizes in zip(new_protocol, ([3], [1, 2], [1, 1, 1]), strict=True):
                 members.append(confluent.Consumer(both | (NEW_PROTOCOL if is_new else classic)))
                 members[-1].subscribe(["t"])
-                consume_until(members, sizes, found)
+                consume_until(members, sizes, values)
             members.pop(1).close()
-            consume_until(members, [1, 2], found)
+            consume_until(members, [1, 2], values)
             members.pop(new_protocol.index(True) // 2).close()
-            consume_until(members, [3], found)
-            consume_until(members, [3], found, COUNT)
+            consume_until(members, [3], values)
+            consume_until(members, [3], values, COUNT)
         finally:
             for member in members:
                 member.close()
@@ -294,7 +294,7 @@ async def test_librdkafka_members_of_both_protocols_share_a_group(cluster: Embed
     await asyncio.to_thread(confluent_writes, servers)
     await alter_group(cluster, {"consumer.heartbeat.interval.ms": 100, "consumer.assignment.interval.ms": 0})
     await asyncio.to_thread(read)
-    assert set(found) == set(VALUES)
+    assert set(values) == set(VALUES)
 
 
 async def alter_group(cluster: EmbeddedCluster, settings: dict[str, int]) -> None:
@@ -316,18 +316,18 @@ async def test_librdkafka_administers_groups_and_offsets(cluster: EmbeddedCluste
         assert [group.group_id for group in listed.valid] == ["g"]
         described = admin.describe_consumer_groups(["g"], include_authorized_operations=True)["g"].result(DEADLINE)
         assert described.state == confluent.ConsumerGroupState.EMPTY
-        asked = confluent.ConsumerGroupTopicPartitions("g")
-        committed = admin.list_consumer_group_offsets([asked])["g"].result(DEADLINE)
+        group = confluent.ConsumerGroupTopicPartitions("g")
+        committed = admin.list_consumer_group_offsets([group])["g"].result(DEADLINE)
         assert sum(topic_partition.offset for topic_partition in committed.topic_partitions) == COUNT
         moved = confluent.ConsumerGroupTopicPartitions("g", [confluent.TopicPartition("t", 0, 0)])
         admin.alter_consumer_group_offsets([moved])["g"].result(DEADLINE)
         latest = admin.list_offsets({partition: module.OffsetSpec.latest() for partition in partitions})
-        ends = {each.partition: found.result(DEADLINE).offset for each, found in latest.items()}
+        ends = {partition.partition: result.result(DEADLINE).offset for partition, result in latest.items()}
         assert sum(ends.values()) == COUNT
         highest = admin.list_offsets({partition: module.OffsetSpec.max_timestamp() for partition in partitions})
-        assert all(found.result(DEADLINE).offset >= 0 for found in highest.values())
+        assert all(result.result(DEADLINE).offset >= 0 for result in highest.values())
         deleted = admin.delete_records([confluent.TopicPartition("t", 1, 2)])
-        assert [found.result(DEADLINE).low_watermark for found in deleted.values()] == [2]
+        assert [result.result(DEADLINE).low_watermark for result in deleted.values()] == [2]
         resource = module.ConfigResource(
             module.ResourceType.TOPIC,
             "t",
@@ -371,15 +371,15 @@ async def test_aiokafka_writes_and_reads_in_a_group(cluster: EmbeddedCluster, id
     )
     await consumer.start()
     try:
-        found: list[bytes] = []
+        values: list[bytes] = []
         async with asyncio.timeout(DEADLINE):
-            while len(found) < COUNT:
+            while len(values) < COUNT:
                 polled = await consumer.getmany(timeout_ms=1000)
-                found += [record.value for records in polled.values() for record in records]
+                values += [record.value for records in polled.values() for record in records]
         await consumer.commit()
     finally:
         await consumer.stop()
-    assert sorted(found) == VALUES
+    assert sorted(values) == VALUES
 
 
 async def test_aiokafka_administers(cluster: EmbeddedCluster) -> None:
@@ -390,8 +390,8 @@ async def test_aiokafka_administers(cluster: EmbeddedCluster) -> None:
     try:
         await admin.create_topics([admin_module.NewTopic("made", 2, 3, topic_configs={"retention.ms": "1000"})])
         await admin.create_partitions({"made": admin_module.NewPartitions(3)})
-        (made,) = await admin.describe_topics(["made"])
-        assert len(made["partitions"]) == 3
+        (topic,) = await admin.describe_topics(["made"])
+        assert len(topic["partitions"]) == 3
         resource = admin_module.config_resource.ConfigResource("topic", "made", {"retention.ms": "55"})
         await admin.alter_configs([resource])
         (described,) = await admin.describe_configs(

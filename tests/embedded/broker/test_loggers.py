@@ -37,10 +37,10 @@ async def change(admin: Admin, changes: Mapping[str, str | None], *, validate_on
 
 
 async def test_a_broker_lists_its_loggers_with_the_levels_in_force(admin: Admin) -> None:
-    found = await levels(admin)
-    assert {"root", OF_CONTROLLER.name} <= set(found)
-    assert all(name == "root" or name.startswith("aiokafka_lite.embedded.") for name in found)
-    assert found["root"] == "WARN"
+    level_of = await levels(admin)
+    assert {"root", OF_CONTROLLER.name} <= set(level_of)
+    assert all(name == "root" or name.startswith("aiokafka_lite.embedded.") for name in level_of)
+    assert level_of["root"] == "WARN"
 
 
 async def test_a_level_is_set_is_inherited_and_is_removed(admin: Admin) -> None:

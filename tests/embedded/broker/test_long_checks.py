@@ -57,7 +57,7 @@ async def begun(cluster: EmbeddedCluster, node: int = 1) -> None:
 async def checking(
     cluster: EmbeddedCluster, records: bytes = LARGE, **configs: str
 ) -> AsyncIterator[asyncio.Task[ProduceResponsePartition]]:
-    """A request whose checks have begun. The topic has the ``configs``, whose names have ``_`` for ``.``."""
+    """Yield a request whose checks have begun. The topic has the ``configs``, whose names have ``_`` for ``.``."""
     await cluster.create_topic("t", configs={name.replace("_", "."): value for name, value in configs.items()})
     async with Peer(cluster) as peer:
         answer = asyncio.create_task(peer.produce("t", records))

@@ -56,7 +56,7 @@ async def drop_in(servers: str) -> None:
 
 @contextmanager
 def cluster_of_a_stopped_loop() -> Iterator[EmbeddedCluster]:
-    """A cluster whose event loop runs at the beginning and at the end, as that of a fixture."""
+    """Yield a cluster whose event loop runs at the beginning and at the end, as that of a fixture."""
     cluster = EmbeddedCluster(brokers=1)
     with asyncio.Runner() as fixtures:
         fixtures.run(cluster.start())

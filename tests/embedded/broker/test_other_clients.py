@@ -16,9 +16,9 @@ COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(brokers=3) as made:
-        await made.create_topic("t", 3, 3)
-        yield made
+    async with EmbeddedCluster(brokers=3) as started:
+        await started.create_topic("t", 3, 3)
+        yield started
 
 
 def values(prefix: str) -> list[bytes]:
@@ -41,14 +41,14 @@ def confluent_read(servers: str, count: int) -> list[bytes]:
         {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False, "check.crcs": True}
     )
     consumer.assign([confluent.TopicPartition("t", index, 0) for index in range(3)])
-    found: list[bytes] = []
-    while len(found) < count:
-        messages = consumer.consume(count - len(found), timeout=DEADLINE)
-        assert messages, f"only {len(found)} of {count} came"
+    received: list[bytes] = []
+    while len(received) < count:
+        messages = consumer.consume(count - len(received), timeout=DEADLINE)
+        assert messages, f"only {len(received)} of {count} came"
         assert all(message.error() is None for message in messages)
-        found += [message.value() for message in messages]
+        received += [message.value() for message in messages]
     consumer.close()
-    return found
+    return received
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -56,8 +56,8 @@ def confluent_read(servers: str, count: int) -> list[bytes]:
 async def test_librdkafka_writes_and_reads(cluster: EmbeddedCluster, compression: str, acks: str) -> None:
     settings = {"compression.type": compression, "acks": acks, "enable.idempotence": acks == "all"}
     await asyncio.to_thread(lambda: confluent_produce(cluster.bootstrap_servers, "c", **settings))
-    found = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
-    assert sorted(found) == sorted(values("c"))
+    received = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
+    assert sorted(received) == sorted(values("c"))
 
 
 @pytest.mark.parametrize("release", ["1.1.1", "2.4.1", "2.8.2", "3.3.2", "3.9.1", "4.0.1"])
@@ -65,8 +65,8 @@ async def test_librdkafka_works_with_each_release(release: str) -> None:
     async with EmbeddedCluster(brokers=2, as_kafka=release) as cluster:
         await cluster.create_topic("t", 3, 2)
         await asyncio.to_thread(confluent_produce, cluster.bootstrap_servers, "c")
-        found = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
-        assert sorted(found) == sorted(values("c"))
+        received = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
+        assert sorted(received) == sorted(values("c"))
 
 
 async def test_librdkafka_survives_a_leader_that_moves_and_a_broker_that_dies(cluster: EmbeddedCluster) -> None:
@@ -79,8 +79,8 @@ async def test_librdkafka_survives_a_leader_that_moves_and_a_broker_that_dies(cl
 
     producing = asyncio.to_thread(confluent_produce, cluster.bootstrap_servers, "c", **{"enable.idempotence": True})
     await asyncio.gather(producing, break_the_cluster())
-    found = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
-    assert sorted(found) == sorted(values("c"))
+    received = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
+    assert sorted(received) == sorted(values("c"))
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -103,13 +103,13 @@ async def test_kafka_python_writes_and_reads(cluster: EmbeddedCluster, compressi
             bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False, group_id=None
         )
         consumer.assign([kafka.TopicPartition("t", index) for index in range(3)])
-        found: list[bytes] = []
-        while len(found) < COUNT:
+        received: list[bytes] = []
+        while len(received) < COUNT:
             polled = consumer.poll(timeout_ms=DEADLINE * 1000)
-            assert polled, f"only {len(found)} of {COUNT} came"
-            found += [record.value for records in polled.values() for record in records]
+            assert polled, f"only {len(received)} of {COUNT} came"
+            received += [record.value for records in polled.values() for record in records]
         consumer.close()
-        return iter(found)
+        return iter(received)
 
     await asyncio.to_thread(produce)
     assert sorted(await asyncio.to_thread(read)) == sorted(values("k"))
@@ -127,8 +127,8 @@ async def test_aiokafka_writes_and_librdkafka_reads(cluster: EmbeddedCluster, co
     sent = [await producer.send("t", value) for value in values("a")]
     await asyncio.gather(*sent)
     await producer.stop()
-    found = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
-    assert sorted(found) == sorted(values("a"))
+    received = await asyncio.to_thread(confluent_read, cluster.bootstrap_servers, COUNT)
+    assert sorted(received) == sorted(values("a"))
 
 
 async def test_librdkafka_administers_topics_and_settings() -> None:

@@ -35,8 +35,8 @@ async def test_each_version_of_produce_appends_and_answers_with_offsets(one: Emb
     async with Peer(one) as peer:
         for expected in (0, 2):
             data = ProduceRequestPartition(index=1, records=now_batch(b"a", b"b"))
-            wanted = ProduceRequestTopic(name="t", topic_id=topic.topic_id, partition_data=[data])
-            response = await peer.ask(ProduceRequest(acks=-1, timeout_ms=100, topic_data=[wanted]), version)
+            topic_request = ProduceRequestTopic(name="t", topic_id=topic.topic_id, partition_data=[data])
+            response = await peer.ask(ProduceRequest(acks=-1, timeout_ms=100, topic_data=[topic_request]), version)
             (answered,) = response.responses
             assert (answered.name, answered.topic_id) == (("t", bytes(16)) if version < 13 else ("", topic.topic_id))
             (partition,) = answered.partition_responses
@@ -48,12 +48,12 @@ async def test_each_version_of_fetch_returns_the_produced_records(one: EmbeddedC
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
         await peer.produce("t", now_batch(b"a", b"b"))
-        wanted = FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        partition_request = FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
         request = FetchRequest(
             max_wait_ms=100,
             min_bytes=1,
             max_bytes=1000,
-            topics=[FetchRequestTopic(topic="t", topic_id=topic.topic_id, partitions=[wanted])],
+            topics=[FetchRequestTopic(topic="t", topic_id=topic.topic_id, partitions=[partition_request])],
         )
         response = await peer.ask(request, version)
         (answered,) = response.responses
@@ -215,9 +215,9 @@ async def test_the_highest_of_no_timestamps_is_that_of_the_first_record(one: Emb
         empty = await peer.offset("t", -3)
         for _ in range(2):
             await peer.produce("t", produced(b"v", timestamp=-1))
-        found = await peer.offset("t", -3)
+        answer = await peer.offset("t", -3)
     assert (empty.offset, empty.timestamp, empty.leader_epoch) == (-1, -1, -1)
-    assert (found.offset, found.timestamp, found.leader_epoch) == (0, -1, 0)
+    assert (answer.offset, answer.timestamp, answer.leader_epoch) == (0, -1, 0)
 
 
 @pytest.mark.parametrize("version", range(1, 12))
@@ -268,11 +268,13 @@ async def test_an_epoch_ends_where_the_next_leader_starts(three: EmbeddedCluster
     await three.move_leader("t", 0, 2)
     async with Peer(three, 2) as peer:
         await peer.produce("t", now_batch(b"c"))
-        wanted = [
+        partitions = [
             OffsetForLeaderEpochRequestPartition(partition=0, current_leader_epoch=1, leader_epoch=epoch)
             for epoch in (0, 1)
         ]
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderEpochRequestTopic(topic="t", partitions=wanted)])
+        request = OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderEpochRequestTopic(topic="t", partitions=partitions)]
+        )
         ends = (await peer.ask(request)).topics[0].partitions
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 2), (1, 3)]
         stale = await peer.fetch("t", 0, leader_epoch=0)

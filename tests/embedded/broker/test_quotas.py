@@ -70,7 +70,7 @@ async def test_a_throttled_fetch_is_empty_and_loses_nothing() -> None:
                 sizes.append((response.throttle_time_ms > 0, len(records or b"") > 0))
             assert sizes[0] == (False, True)
             assert (True, False) in sizes
-            assert all(throttled != given for throttled, given in sizes)
+            assert all(throttled != full for throttled, full in sizes)
 
 
 async def test_quotas_are_described_by_exact_name_default_and_any(one: EmbeddedCluster) -> None:
@@ -109,9 +109,9 @@ def test_the_most_specific_limit_counts() -> None:
     ]
     for value, entity in enumerate(order, start=1):
         limits.set(frozenset(entity.items()), key, float(value))
-        found = limits.find("u", "c", key)
-        assert found is not None
-        assert found[1] == value
+        limit = limits.find("u", "c", key)
+        assert limit is not None
+        assert limit[1] == value
 
 
 @in_virtual_time

@@ -52,10 +52,10 @@ async def test_every_setting_in_force_is_the_described_one() -> None:
     configs = {"fetch.max.bytes": "2048", "group.initial.rebalance.delay.ms": "7", "replica.lag.time.max.ms": "11"}
     async with EmbeddedCluster(brokers=1, tcp=False, auto_create_topics=False, configs=configs) as cluster:
         async with Peer(cluster) as peer:
-            found = await described(peer)
+            descriptions = await described(peer)
         settings = cluster.nodes[1].settings
         changed = {**configs, "auto.create.topics.enable": "false", "max.connections": "2000"}
-        assert {name: found[name] for name in changed} == changed
+        assert {name: descriptions[name] for name in changed} == changed
         assert {name: settings.value(name) for name in changed} == changed
 
 
@@ -93,7 +93,7 @@ async def test_settings_of_a_topic_that_cannot_work_are_refused(configs: dict[st
 async def test_the_first_node_id_can_be_chosen() -> None:
     config = ClusterConfig(first_node_id=0, racks=["a", "b"])
     async with EmbeddedCluster(brokers=2, tcp=False, config=config) as cluster:
-        assert {node: each.rack for node, each in cluster.nodes.items()} == {0: "a", 1: "b"}
+        assert {node: broker.rack for node, broker in cluster.nodes.items()} == {0: "a", 1: "b"}
         await cluster.create_topic("t", assignments=[[0, 1]])
         async with Peer(cluster, node=0) as peer:
             assert (await peer.produce("t", produced(b"x", timestamp=-1))).error_code == 0

@@ -35,16 +35,18 @@ async def described(peer: Peer, kind: int, name: str) -> dict[str, DescribeConfi
 
 async def altered(peer: Peer, kind: int, resource: str, name: str, value: str | None, operation: int = SET) -> int:
     change = IncrementalAlterConfigsRequestConfig(name=name, config_operation=operation, value=value)
-    wanted = IncrementalAlterConfigsRequestResource(resource_type=kind, resource_name=resource, configs=[change])
-    request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False)
+    change_request = IncrementalAlterConfigsRequestResource(
+        resource_type=kind, resource_name=resource, configs=[change]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[change_request], validate_only=False)
     return (await peer.ask(request)).responses[0].error_code
 
 
 async def test_a_broker_describes_all_settings_of_kafka_with_its_addresses_and_its_rack() -> None:
     config = ClusterConfig(racks=["RACK1"], advertised_host="kafka.test")
     async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
-        found = await described(peer, BROKER, "1")
-    assert len(found) == 340
+        settings = await described(peer, BROKER, "1")
+    assert len(settings) == 340
     expected: dict[str, tuple[str | None, int, bool]] = {
         "broker.rack": ("RACK1", STATIC, True),
         "advertised.listeners": ("PLAINTEXT://kafka.test:9092", STATIC, True),
@@ -55,10 +57,10 @@ async def test_a_broker_describes_all_settings_of_kafka_with_its_addresses_and_i
         "ssl.key.password": (None, DEFAULT, False),
         "group.consumer.assignors": ("uniform,range", DEFAULT, True),
     }
-    assert {name: (found[name].value, found[name].config_source, found[name].read_only) for name in expected} == (
-        expected
-    )
-    assert found["ssl.key.password"].is_sensitive
+    assert {
+        name: (settings[name].value, settings[name].config_source, settings[name].read_only) for name in expected
+    } == (expected)
+    assert settings["ssl.key.password"].is_sensitive
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,13 @@ async def test_a_running_broker_takes_and_refuses_settings_as_kafka(
 async def test_an_unknown_setting_is_kept_and_its_value_is_hidden(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
         await altered(peer, BROKER, "1", "no.such.setting", "secret")
-        found = (await described(peer, BROKER, "1"))["no.such.setting"]
-    assert (found.value, found.is_sensitive, found.read_only, found.config_source) == (None, True, True, DYNAMIC_BROKER)
+        setting = (await described(peer, BROKER, "1"))["no.such.setting"]
+    assert (setting.value, setting.is_sensitive, setting.read_only, setting.config_source) == (
+        None,
+        True,
+        True,
+        DYNAMIC_BROKER,
+    )
 
 
 @pytest.mark.parametrize("release, source", [("4.3", SHARED), ("4.1", SHARED), ("4.0", DEFAULT), ("2.8", DEFAULT)])
@@ -122,9 +129,9 @@ async def test_a_setting_of_one_broker_applies_to_the_topics_there(three: Embedd
         large = produced(b"x" * 1000, timestamp=-1)
         assert (await first.produce("t", large)).error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert (await second.produce("t", large, partition=1)).error_code == 0
-        found = {peer: (await described(peer, TOPIC, "t"))["retention.ms"] for peer in (first, second)}
-    assert (found[first].value, found[first].config_source) == ("77000", DYNAMIC_BROKER)
-    assert (found[second].value, found[second].config_source) == ("604800000", DEFAULT)
+        settings = {peer: (await described(peer, TOPIC, "t"))["retention.ms"] for peer in (first, second)}
+    assert (settings[first].value, settings[first].config_source) == ("77000", DYNAMIC_BROKER)
+    assert (settings[second].value, settings[second].config_source) == ("604800000", DEFAULT)
 
 
 async def test_the_hours_of_retention_count_where_there_are_no_milliseconds() -> None:
@@ -162,14 +169,19 @@ async def test_settings_of_groups_and_client_metrics_are_checked_and_listed(
     async with Peer(one) as peer:
         assert await altered(peer, kind, resource, name, value) == code
         listed = (await peer.ask(ListConfigResourcesRequest(resource_types=[kind]))).config_resources
-        taken = code is ErrorCode.NONE
-        assert [(each.resource_name, each.resource_type) for each in listed] == ([(resource, kind)] if taken else [])
+        is_accepted = code is ErrorCode.NONE
+        assert [(listing.resource_name, listing.resource_type) for listing in listed] == (
+            [(resource, kind)] if is_accepted else []
+        )
         everything = (await peer.ask(ListConfigResourcesRequest())).config_resources
-        assert {(each.resource_name, each.resource_type) for each in everything} >= {("t", TOPIC), ("1", BROKER)}
-        if taken:
-            found = (await described(peer, kind, resource))[name]
-            assert (found.value, found.config_source) == (value, 8 if kind == GROUP else 7)
-            assert not found.read_only
+        assert {(listing.resource_name, listing.resource_type) for listing in everything} >= {
+            ("t", TOPIC),
+            ("1", BROKER),
+        }
+        if is_accepted:
+            setting = (await described(peer, kind, resource))[name]
+            assert (setting.value, setting.config_source) == (value, 8 if kind == GROUP else 7)
+            assert not setting.read_only
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
@@ -182,18 +194,18 @@ async def test_nothing_is_appended_to_a_list_of_client_metrics(one: EmbeddedClus
 
 async def test_a_refused_match_of_client_metrics_says_what_is_wrong_with_the_pattern(one: EmbeddedCluster) -> None:
     change = IncrementalAlterConfigsRequestConfig(name="match", config_operation=SET, value="client_id=(?=a)")
-    wanted = IncrementalAlterConfigsRequestResource(resource_type=CLIENT_METRICS, resource_name="s", configs=[change])
+    resource = IncrementalAlterConfigsRequestResource(resource_type=CLIENT_METRICS, resource_name="s", configs=[change])
     async with Peer(one) as peer:
-        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False))
+        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     text = answer.responses[0].error_message or ""
     assert text.endswith("which is not a valid pattern: invalid or unsupported Perl syntax"), text
 
 
 async def test_a_group_without_settings_has_those_of_the_broker(one: EmbeddedCluster) -> None:
     async with Peer(one) as peer:
-        found = await described(peer, GROUP, "any")
-        assert len(found) == 17
-        session = found["consumer.session.timeout.ms"]
+        settings = await described(peer, GROUP, "any")
+        assert len(settings) == 17
+        session = settings["consumer.session.timeout.ms"]
         assert (session.value, session.config_source) == ("45000", DEFAULT)
         assert [synonym.name for synonym in session.synonyms] == ["group.consumer.session.timeout.ms"]
         assert len(await described(peer, CLIENT_METRICS, "any")) == 3

@@ -94,35 +94,35 @@ def test_a_client_pushes_the_metrics_of_the_subscriptions_that_match_it() -> Non
         async with EmbeddedCluster(brokers=1, tcp=False, config=config) as cluster, Peer(cluster) as peer:
             await subscribe_clients(peer, "some", interval_ms="2000", metrics="a.,b.", match="client_id=pe+r")
             await subscribe_clients(peer, "others", interval_ms="100", metrics="*", match="client_id=pe")
-            found = await subscription(peer)
-            assert (found.requested_metrics, found.push_interval_ms) == (["a.", "b."], 2000)
-            own = found.client_instance_id
+            answer = await subscription(peer)
+            assert (answer.requested_metrics, answer.push_interval_ms) == (["a.", "b."], 2000)
+            own = answer.client_instance_id
             assert (await subscription(peer, own)).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
             async def push(metrics: bytes, *, last: bool = False, compression: int = GZIP, to: int = 0) -> int:
                 request = PushTelemetryRequest(
                     client_instance_id=own,
-                    subscription_id=to or found.subscription_id,
+                    subscription_id=to or answer.subscription_id,
                     terminating=last,
                     compression_type=compression,
                     metrics=metrics,
                 )
                 return (await peer.ask(request)).error_code
 
-            assert await push(b"", to=found.subscription_id + 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+            assert await push(b"", to=answer.subscription_id + 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
             assert await push(b"x", compression=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             assert await push(b"not gzip") == ErrorCode.INVALID_RECORD
-            assert await push(bytes(found.telemetry_max_bytes + 1), compression=0) == ErrorCode.TELEMETRY_TOO_LARGE
+            assert await push(bytes(answer.telemetry_max_bytes + 1), compression=0) == ErrorCode.TELEMETRY_TOO_LARGE
             assert await push(gzip.compress(b"first")) == 0
             assert await push(gzip.compress(b"soon")) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             await asyncio.sleep(2)
             assert await push(b"second", compression=0) == 0
             assert await push(b"last", last=True, compression=0) == 0
             assert await push(b"after", compression=0) == ErrorCode.INVALID_REQUEST
-        assert [(each.metrics, each.is_last) for each in received] == [
+        assert [(push.metrics, push.is_last) for push in received] == [
             (b"first", False), (b"second", False), (b"last", True)
         ]  # fmt: skip
-        assert {(each.client_id, each.client_instance_id) for each in received} == {("peer", uuid.UUID(bytes=own))}
+        assert {(push.client_id, push.client_instance_id) for push in received} == {("peer", uuid.UUID(bytes=own))}
 
     run(main())
 

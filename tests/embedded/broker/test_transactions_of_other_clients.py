@@ -18,9 +18,9 @@ INPUT = [b"%d" % number for number in range(12)]
 @pytest.fixture(params=["2.8.2", "4.3.1"])
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
     """Three brokers with twelve records in the topic ``in``, and the empty topic ``out``."""
-    async with EmbeddedCluster(brokers=3, as_kafka=request.param) as made:
-        await fill(made)
-        yield made
+    async with EmbeddedCluster(brokers=3, as_kafka=request.param) as started:
+        await fill(started)
+        yield started
 
 
 async def fill(cluster: EmbeddedCluster) -> None:
@@ -45,7 +45,7 @@ def committed(cluster: EmbeddedCluster, group: str) -> int:
 
 
 async def until_committed(cluster: EmbeddedCluster, group: str) -> None:
-    """The markers are written after the producer has its answer."""
+    """Wait for the markers, which are written after the producer has its answer."""
     async with asyncio.timeout(DEADLINE):
         while ("in", 0) not in next(
             node.groups.committed(group) for node in cluster.nodes.values() if node.groups.check(group) == 0
@@ -96,7 +96,7 @@ def kafka_python_copies(servers: str) -> None:
     producer.init_transactions()
     done = 0
     while done < len(INPUT):
-        records = [each for polled in consumer.poll(timeout_ms=1000, max_records=3).values() for each in polled]
+        records = [record for polled in consumer.poll(timeout_ms=1000, max_records=3).values() for record in polled]
         if not records:
             continue
         for attempt in range(2):
@@ -160,8 +160,8 @@ async def test_librdkafka_runs_transactions_while_coordinators_and_leaders_move(
     copying = asyncio.create_task(asyncio.to_thread(librdkafka_copies, cluster.bootstrap_servers))
     while not copying.done():
         for topic in ("out", "__transaction_state"):
-            known = cluster.controller.topics.get(topic)
-            for partition in range(0 if known is None else len(known.partitions)):
+            topic_state = cluster.controller.topics.get(topic)
+            for partition in range(0 if topic_state is None else len(topic_state.partitions)):
                 await cluster.move_leader(topic, partition)
         await asyncio.sleep(1)
     await copying

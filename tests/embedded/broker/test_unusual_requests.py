@@ -112,9 +112,9 @@ async def test_records_are_not_deleted_if_the_topic_is_only_compacted(
 ) -> None:
     await one.create_topic("t", configs={"cleanup.policy": policy})
     await one.produce("t", "v", key="k")
-    wanted = m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=1)])
+    topic_request = m.DeleteRecordsTopic(name="t", partitions=[m.DeleteRecordsPartition(partition_index=0, offset=1)])
     async with Peer(one) as peer:
-        (topic,) = (await peer.ask(m.DeleteRecordsRequest(topics=[wanted], timeout_ms=1000))).topics
+        (topic,) = (await peer.ask(m.DeleteRecordsRequest(topics=[topic_request], timeout_ms=1000))).topics
     assert [(partition.error_code, partition.low_watermark) for partition in topic.partitions] == [answer]
 
 
@@ -185,8 +185,8 @@ async def test_the_markers_of_a_producer_have_one_answer(one: EmbeddedCluster) -
 async def test_a_topic_that_is_named_by_name_and_by_id_is_not_deleted(one: EmbeddedCluster) -> None:
     topic = await one.create_topic("t")
     async with Peer(one) as peer:
-        wanted = [m.DeleteTopicState(name="t"), m.DeleteTopicState(name=None, topic_id=topic.topic_id)]
-        (answer,) = (await peer.ask(m.DeleteTopicsRequest(topics=wanted, timeout_ms=1000))).responses
+        topics = [m.DeleteTopicState(name="t"), m.DeleteTopicState(name=None, topic_id=topic.topic_id)]
+        (answer,) = (await peer.ask(m.DeleteTopicsRequest(topics=topics, timeout_ms=1000))).responses
     assert (answer.name, answer.topic_id, answer.error_code) == ("t", topic.topic_id, INVALID)
     assert "t" in one.nodes[1].metadata.topics
 
@@ -215,21 +215,21 @@ async def test_a_topic_without_partitions_is_left_out_of_the_answer(one: Embedde
 
 async def test_only_a_broker_with_a_replica_fetches_as_a_follower(three: EmbeddedCluster) -> None:
     await three.create_topic("t", assignments=[[1, 2]])
-    found = {}
+    codes = {}
     async with Peer(three) as peer:
         await peer.produce("t", produced(b"x", timestamp=-1), acks=1)
         for replica_id in (-1, 1, 2, 3, 55):
             request = fetch_request("t", 0)
             request.replica_id = replica_id
-            found[replica_id] = (await peer.ask(request, 12)).responses[0].partitions[0].error_code
+            codes[replica_id] = (await peer.ask(request, 12)).responses[0].partitions[0].error_code
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert found == {-1: NONE, 1: refused, 2: NONE, 3: refused, 55: refused}
+    assert codes == {-1: NONE, 1: refused, 2: NONE, 3: refused, 55: refused}
 
 
 async def test_an_epoch_below_all_of_the_log_ends_where_the_log_begins(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
-    wanted = [m.OffsetForLeaderEpochRequestPartition(partition=0, leader_epoch=epoch) for epoch in (-5, -1)]
-    topic = m.OffsetForLeaderEpochRequestTopic(topic="t", partitions=wanted)
+    partitions = [m.OffsetForLeaderEpochRequestPartition(partition=0, leader_epoch=epoch) for epoch in (-5, -1)]
+    topic = m.OffsetForLeaderEpochRequestTopic(topic="t", partitions=partitions)
     async with Peer(one) as peer:
         await peer.produce("t", produced(b"x", timestamp=-1))
         answer = await peer.ask(m.OffsetForLeaderEpochRequest(topics=[topic]))
@@ -257,8 +257,8 @@ async def test_a_client_adds_no_internal_topic_to_a_transaction(
     async with Peer(one) as peer:
         answer: Any = await peer.ask(request, version)
     topics = answer.results_by_topic_v3_and_below or answer.results_by_transaction[0].topic_results
-    found = topics[0].results_by_partition[0].partition_error_code
-    assert found == code if code is not None else found != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer_code = topics[0].results_by_partition[0].partition_error_code
+    assert answer_code == code if code is not None else answer_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_an_election_of_no_known_kind_is_an_error_of_the_request(one: EmbeddedCluster) -> None:
@@ -282,7 +282,7 @@ async def test_an_empty_name_of_a_group_is_not_valid(one: EmbeddedCluster) -> No
         described = await peer.ask(m.ConsumerGroupDescribeRequest(group_ids=[""], include_authorized_operations=False))
         altered = await peer.ask(m.AlterShareGroupOffsetsRequest(group_id="", topics=[]))
         deleted = await peer.ask(m.DeleteShareGroupOffsetsRequest(group_id="", topics=[]))
-    codes = [each.error_code for each in (described.groups[0], altered, deleted)]
+    codes = [result.error_code for result in (described.groups[0], altered, deleted)]
     assert codes == [ErrorCode.INVALID_GROUP_ID] * 3
 
 
@@ -331,12 +331,12 @@ async def test_the_id_of_a_share_member_is_as_long_as_a_uuid(
 async def test_a_filter_of_quotas_has_to_make_sense(
     one: EmbeddedCluster, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
-    wanted = [
+    filters = [
         m.DescribeClientQuotasComponent(entity_type=kind, match_type=match, match=name)
         for kind, match, name in components
     ]
     async with Peer(one) as peer:
-        assert (await peer.ask(m.DescribeClientQuotasRequest(components=wanted, strict=False))).error_code == code
+        assert (await peer.ask(m.DescribeClientQuotasRequest(components=filters, strict=False))).error_code == code
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ async def test_a_quota_belongs_to_its_entity_and_has_a_largest_value(
         (once,) = (await peer.ask(m.AlterClientQuotasRequest(entries=[entry], validate_only=True))).entries
         (twice,) = (await peer.ask(m.AlterClientQuotasRequest(entries=[entry, entry], validate_only=True))).entries
     assert (once.error_code, twice.error_code) == (code, INVALID)
-    assert [(each.entity_type, each.entity_name) for each in once.entity] == [entity[-1]]
+    assert [(part.entity_type, part.entity_name) for part in once.entity] == [entity[-1]]
 
 
 # Limits of connections.
@@ -484,8 +484,8 @@ async def test_a_group_of_another_type_has_no_share_offsets(one: EmbeddedCluster
     async with Peer(one) as peer:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         await peer.ask(commit)
-        asked = [m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
-        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=asked))).groups
+        groups = [m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=groups))).groups
         refused = await peer.ask(m.DeleteShareGroupOffsetsRequest(group_id="g", topics=[]))
     assert (group.error_code, group.topics) == (NONE, [])
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -515,15 +515,16 @@ def share_topics(*topics: tuple[str, list[int]]) -> list[m.DescribeShareGroupOff
 
 async def test_the_offset_of_a_share_partition_is_described_once(one: EmbeddedCluster) -> None:
     await one.create_topic("t", partitions=2)
-    start = [m.AlterShareGroupOffsetsRequestPartition(partition_index=each, start_offset=5) for each in range(2)]
+    start = [m.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=5) for index in range(2)]
     alter = m.AlterShareGroupOffsetsRequest(
-        group_id="g", topics=[m.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[each]) for each in start]
+        group_id="g",
+        topics=[m.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition]) for partition in start],
     )
-    asked = m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=share_topics(("t", [0, 0]), ("t", [1])))
+    query = m.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=share_topics(("t", [0, 0]), ("t", [1])))
     async with Peer(one) as peer:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=["g"]))
         (altered,) = (await peer.ask(alter)).responses
-        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[query]))).groups
     assert [partition.partition_index for partition in altered.partitions] == [0, 1]
     (topic,) = group.topics
     assert [(partition.partition_index, partition.start_offset, partition.lag) for partition in topic.partitions] == [
@@ -546,10 +547,10 @@ async def test_kafka_fails_to_describe_share_offsets_of_no_partition(
     one: EmbeddedCluster, group_id: str, topics: list[m.DescribeShareGroupOffsetsRequestTopic], code: ErrorCode
 ) -> None:
     await one.create_topic("t")
-    asked = m.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
+    query = m.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
     async with Peer(one) as peer:
         await peer.ask(m.FindCoordinatorRequest(coordinator_keys=[group_id]))
-        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
+        (group,) = (await peer.ask(m.DescribeShareGroupOffsetsRequest(groups=[query]))).groups
     assert (group.error_code, len(group.topics)) == (code, 0 if code else 1)
 
 
@@ -570,6 +571,6 @@ async def test_a_share_partition_has_a_coordinator(
 ) -> None:
     async with Peer(one) as peer:
         request = m.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
-        (found,) = (await peer.ask(request, version)).coordinators
-    assert (found.error_code, found.error_message) == (code, "")
-    assert (found.node_id == one.nodes[1].node_id) is (code is NONE)
+        (coordinator,) = (await peer.ask(request, version)).coordinators
+    assert (coordinator.error_code, coordinator.error_message) == (code, "")
+    assert (coordinator.node_id == one.nodes[1].node_id) is (code is NONE)

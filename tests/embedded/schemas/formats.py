@@ -106,6 +106,6 @@ FORMATS = {
 THEIR_PLACES = {"prefix": prefix_schema_id_serializer, "header": header_schema_id_serializer}
 
 
-async def finished(made: Any) -> Any:
+async def finished(result: Any) -> Any:
     """Return the result of a serializer, awaited if necessary."""
-    return await made if asyncio.iscoroutine(made) else made
+    return await result if asyncio.iscoroutine(result) else result

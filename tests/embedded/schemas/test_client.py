@@ -255,7 +255,7 @@ async def test_the_port_of_a_broker_is_an_error_at_once() -> None:
 
 @asynccontextmanager
 async def closing_server(heard: list[bytes]) -> AsyncIterator[str]:
-    """The URL of a server that closes each connection after the first bytes, which it adds to ``heard``."""
+    """Yield the URL of a server that closes each connection after the first bytes, which it adds to ``heard``."""
 
     async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.read(64))
@@ -278,7 +278,7 @@ async def test_the_next_address_is_asked_before_a_search_for_brokers(
         SchemaRegistryClient([closing, embedded_schema_registry.url]) as registry,
     ):
         assert await registry.subjects() == []
-    assert [is_http(each) for each in heard] == [True]
+    assert [is_http(data) for data in heard] == [True]
 
 
 async def test_an_address_is_taken_for_a_broker_at_most_once_in_a_call() -> None:
@@ -288,4 +288,4 @@ async def test_an_address_is_taken_for_a_broker_at_most_once_in_a_call() -> None
         await until(lambda: len(heard) >= 5, "the call is retried")
         call.cancel()
         await asyncio.wait([call])
-    assert [is_http(each) for each in heard[:5]] == [True, False, True, True, True]
+    assert [is_http(data) for data in heard[:5]] == [True, False, True, True, True]

@@ -25,18 +25,18 @@ def schema(name: str = "Order") -> Schema:
 
 
 CALLS: dict[str, tuple[Callable[[SchemaRegistryClient], Awaitable[object]], object]] = {
-    "lookup": (lambda each: each.lookup("orders", schema()), None),
-    "by_version": (lambda each: each.by_version("orders", 1), None),
-    "latest": (lambda each: each.latest("orders"), None),
-    "by_id": (lambda each: each.by_id(1), schema()),
-    "check_compatibility": (lambda each: each.check_compatibility("orders", schema()), None),
-    "subjects": (lambda each: each.subjects(), ["orders"]),
-    "versions": (lambda each: each.versions("orders"), [1]),
-    "compatibility": (lambda each: each.compatibility("orders"), "FULL"),
-    "set_compatibility": (lambda each: each.set_compatibility("FULL", "orders"), None),
-    "mode": (lambda each: each.mode("orders"), "READWRITE"),
-    "set_mode": (lambda each: each.set_mode("READWRITE", "orders"), None),
-    "register": (lambda each: each.register("orders", schema()), None),
+    "lookup": (lambda client: client.lookup("orders", schema()), None),
+    "by_version": (lambda client: client.by_version("orders", 1), None),
+    "latest": (lambda client: client.latest("orders"), None),
+    "by_id": (lambda client: client.by_id(1), schema()),
+    "check_compatibility": (lambda client: client.check_compatibility("orders", schema()), None),
+    "subjects": (lambda client: client.subjects(), ["orders"]),
+    "versions": (lambda client: client.versions("orders"), [1]),
+    "compatibility": (lambda client: client.compatibility("orders"), "FULL"),
+    "set_compatibility": (lambda client: client.set_compatibility("FULL", "orders"), None),
+    "mode": (lambda client: client.mode("orders"), "READWRITE"),
+    "set_mode": (lambda client: client.set_mode("READWRITE", "orders"), None),
+    "register": (lambda client: client.register("orders", schema()), None),
 }
 
 
@@ -51,7 +51,7 @@ async def test_a_call_that_is_cancelled_can_be_repeated(
         guid = (await setting_up.register("orders", schema())).guid
         await setting_up.set_compatibility("FULL", "orders")
     assert guid is not None
-    call, expected = CALLS.get(name, (lambda each: each.by_guid(guid), schema()))
+    call, expected = CALLS.get(name, (lambda client: client.by_guid(guid), schema()))
     clients: list[SchemaRegistryClient] = []
 
     async def before() -> None:

@@ -56,7 +56,7 @@ SENSELESS: list[Any] = [
 async def registry_that_sends(
     *pieces: bytes, status: str = "200 OK", headers: str = "", pause: float = 0.0, **settings: Any
 ) -> AsyncIterator[SchemaRegistryClient]:
-    """A client of a server that answers each request with these bytes, one piece after the other."""
+    """Yield a client of a server that answers each request with these bytes, one piece after the other."""
 
     answering: set[asyncio.Task[None]] = set()
 
@@ -175,8 +175,8 @@ async def test_schemas_that_are_reached_on_many_ways_are_requested_a_few_times_e
         return [SchemaReference(f"{name}{version}", "s", version + 1) for name in "ab" if version < 14]
 
     registry = InventiveRegistry(twice_the_next)
-    found = await referenced(registry, (await registry.by_version("s", 0)).schema)
-    assert len(found) == 28
+    schemas = await referenced(registry, (await registry.by_version("s", 0)).schema)
+    assert len(schemas) == 28
     assert registry.calls == 1 + 28
 
 

@@ -181,7 +181,7 @@ async def test_an_unknown_draft_is_a_warning(registry: SchemaRegistryClient, cap
     data = await finished(JsonSchemaSerializer(registry, schema).serialize("orders", {"id": 7}, []))
     assert caplog.messages == ["the $schema 'http://shop.example/schema' is not known; the data is checked as draft 7"]
     assert await finished(JsonSchemaDeserializer(registry).deserialize("orders", data, ())) == {"id": 7}
-    for known in DIALECTS.values():
+    for dialect in DIALECTS.values():
         caplog.clear()
-        assert await finished(JsonSchemaSerializer(registry, {**known, "title": "O"}).serialize("others", {}, []))
+        assert await finished(JsonSchemaSerializer(registry, {**dialect, "title": "O"}).serialize("others", {}, []))
         assert not caplog.messages

@@ -71,8 +71,8 @@ async def test_we_read_what_confluents_serializer_writes(
     context = SerializationContext("orders", MessageField.VALUE, headers)
     serializer = await asyncio.to_thread(format.their_serializer, theirs, {"schema.id.serializer": THEIR_PLACES[id_in]})
     data = await asyncio.to_thread(serializer, format.order(), context)
-    given = tuple(Header(*header) for header in headers)
-    assert await finished(format.deserializer(registry).deserialize("orders", data, given)) == format.order()
+    our_headers = tuple(Header(*header) for header in headers)
+    assert await finished(format.deserializer(registry).deserialize("orders", data, our_headers)) == format.order()
 
 
 @each_format

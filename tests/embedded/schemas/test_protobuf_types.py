@@ -84,7 +84,7 @@ async def test_the_name_decides_if_the_writer_has_another_order_of_types(registr
     data = [await written(registry, message) for message in (opened(account=7), closed(account=8))]
     (_, mine_closed, mine_opened) = types_of("Moved", "Closed", "Opened")
     reader = ProtobufDeserializer([mine_opened, mine_closed], registry=registry)
-    values = [await finished(reader.for_part("value").deserialize("accounts", each, ())) for each in data]
+    values = [await finished(reader.for_part("value").deserialize("accounts", encoded, ())) for encoded in data]
     assert [(type(value), value.account) for value in values] == [(mine_opened, 7), (mine_closed, 8)]
     assert reader.deserialize("accounts", data[0], ()).account == 7, "the second record of a type needs no request"
 

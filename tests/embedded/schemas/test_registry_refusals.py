@@ -80,10 +80,10 @@ def test_the_serializer_and_the_registry_know_the_same_files() -> None:
 async def test_an_import_that_the_registry_does_not_have_must_be_a_reference(
     registry: SchemaRegistryClient, form: Any
 ) -> None:
-    known = ("google/protobuf/timestamp.proto", "google/type/money.proto", "confluent/meta.proto")
-    await registry.register("known", Schema(form(*known), "PROTOBUF"))
+    built_in = ("google/protobuf/timestamp.proto", "google/type/money.proto", "confluent/meta.proto")
+    await registry.register("known", Schema(form(*built_in), "PROTOBUF"))
     for name in ("google/rpc/status.proto", "google/api/annotations.proto", "google/type/localized_text.proto"):
-        schema = Schema(form(*known, name), "PROTOBUF")
+        schema = Schema(form(*built_in, name), "PROTOBUF")
         answer = await registry.check_compatibility("known", schema)
         assert not answer.is_compatible
         assert f"{name} is not found" in answer.messages[0]

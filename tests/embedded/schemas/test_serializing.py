@@ -97,8 +97,8 @@ async def test_calls_that_wait_for_the_latest_schema_share_one_request(
     await registry.register("orders-value", Schema(json.dumps(AVRO)))
     embedded_schema_registry.requests.clear()
     serializer = AvroSerializer(registry, resolve="latest")
-    made = await asyncio.gather(*(finished(serializer.serialize("orders", ORDER, [])) for _ in range(10)))
-    assert len(set(made)) == 1
+    messages = await asyncio.gather(*(finished(serializer.serialize("orders", ORDER, [])) for _ in range(10)))
+    assert len(set(messages)) == 1
     assert embedded_schema_registry.requests == ["GET /subjects/orders-value/versions/latest"]
 
 
@@ -135,7 +135,7 @@ async def test_objects_become_dicts_and_dicts_objects(registry: SchemaRegistryCl
         item: str
 
     serializer: AvroSerializer[Order] = AvroSerializer(registry, AVRO, to_dict=dataclasses.asdict)
-    deserializer = AvroDeserializer(registry, from_dict=lambda made: Order(**made))
+    deserializer = AvroDeserializer(registry, from_dict=lambda fields: Order(**fields))
     order = Order(**ORDER)  # type: ignore[arg-type]
     data = await finished(serializer.serialize("orders", order, []))
     assert await finished(deserializer.deserialize("orders", data, ())) == order

@@ -221,12 +221,12 @@ class Given:
 
 
 async def test_given_certificates_are_used_and_read_again_when_a_broker_restarts(tmp_path: Path) -> None:
-    given = Given(tmp_path)
-    async with EmbeddedCluster(brokers=1, security=given.security()) as cluster:
+    certificates = Given(tmp_path)
+    async with EmbeddedCluster(brokers=1, security=certificates.security()) as cluster:
         async with Admin(**cluster.client_settings()) as admin:
             assert await admin.topics.list() == ()
         before = (tmp_path / "ca.pem").read_text()
-        given.issue()
+        certificates.issue()
         await cluster.restart(1)
         async with Admin(**cluster.client_settings()) as admin:
             assert await admin.topics.list() == ()
@@ -236,11 +236,14 @@ async def test_given_certificates_are_used_and_read_again_when_a_broker_restarts
 async def test_a_client_reads_changed_certificates_when_it_connects_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = Given(tmp_path)
-    async with EmbeddedCluster(brokers=1, security=given.security()) as cluster:
-        settings = cluster.client_settings() | {"ssl_certfile": given.path("cert"), "ssl_keyfile": given.path("key")}
+    certificates = Given(tmp_path)
+    async with EmbeddedCluster(brokers=1, security=certificates.security()) as cluster:
+        settings = cluster.client_settings() | {
+            "ssl_certfile": certificates.path("cert"),
+            "ssl_keyfile": certificates.path("key"),
+        }
         async with Admin(**settings) as admin:
-            given.issue()
+            certificates.issue()
             await cluster.restart(1)
             assert await admin.topics.list() == ()
             key = (tmp_path / "key.pem").read_text()

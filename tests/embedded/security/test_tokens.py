@@ -62,15 +62,15 @@ class Endpoint:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    started = Endpoint()
+    thread = threading.Thread(target=started.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.pause = 0.0
-    made.stopping.set()
-    made.server.shutdown()
+    yield started
+    started.pause = 0.0
+    started.stopping.set()
+    started.server.shutdown()
     thread.join()
-    made.server.server_close()
+    started.server.server_close()
 
 
 def check(token: str) -> dict[str, object]:

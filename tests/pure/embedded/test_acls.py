@@ -35,29 +35,29 @@ def acl(
 
 
 def acls(*bindings: AclBinding, super_users: tuple[str, ...] = (), default: bool = False) -> AclStore:
-    made = AclStore(super_users, allow_without_acl=default)
+    store = AclStore(super_users, allow_without_acl=default)
     for binding in bindings:
-        made.create(binding)
-    return made
+        store.create(binding)
+    return store
 
 
-def may(made: AclStore, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
-    return made.allows(principal, host, operation, TOPIC, name)
+def may(store: AclStore, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
+    return store.allows(principal, host, operation, TOPIC, name)
 
 
 def test_an_acl_allows_its_principal_its_operation_on_its_resource() -> None:
-    made = acls(acl("orders"))
-    assert may(made, READ, "orders")
-    assert not may(made, WRITE, "orders")
-    assert not may(made, READ, "orders", BOB)
-    assert not may(made, READ, "orders2")
-    assert not made.allows(ALICE, HOST, READ, GROUP, "orders")
+    store = acls(acl("orders"))
+    assert may(store, READ, "orders")
+    assert not may(store, WRITE, "orders")
+    assert not may(store, READ, "orders", BOB)
+    assert not may(store, READ, "orders2")
+    assert not store.allows(ALICE, HOST, READ, GROUP, "orders")
 
 
 def test_without_acls_the_default_decides_and_any_acl_of_the_resource_replaces_it() -> None:
-    made = acls(acl("orders"), default=True)
-    assert may(made, WRITE, "invoices", BOB)
-    assert not may(made, WRITE, "orders", ALICE)
+    store = acls(acl("orders"), default=True)
+    assert may(store, WRITE, "invoices", BOB)
+    assert not may(store, WRITE, "orders", ALICE)
     assert not may(acls(), READ, "invoices")
 
 
@@ -73,15 +73,15 @@ def test_the_literal_pattern_of_a_star_covers_every_name_and_a_prefixed_one_does
 
 def test_any_user_and_any_host() -> None:
     assert may(acls(acl("orders", principal="User:*")), READ, "orders", BOB)
-    made = acls(acl("orders", host=HOST))
-    assert may(made, READ, "orders")
-    assert not may(made, READ, "orders", host="10.0.0.1")
+    store = acls(acl("orders", host=HOST))
+    assert may(store, READ, "orders")
+    assert not may(store, READ, "orders", host="10.0.0.1")
 
 
 def test_an_acl_that_denies_outweighs_all_that_allow() -> None:
-    made = acls(acl("orders"), acl("*", AclOperation.ALL), acl("ord", deny=True, pattern=PREFIXED))
-    assert not may(made, READ, "orders")
-    assert may(made, WRITE, "orders")
+    store = acls(acl("orders"), acl("*", AclOperation.ALL), acl("ord", deny=True, pattern=PREFIXED))
+    assert not may(store, READ, "orders")
+    assert may(store, WRITE, "orders")
 
 
 def test_operations_that_change_or_read_allow_describing() -> None:
@@ -93,29 +93,29 @@ def test_operations_that_change_or_read_allow_describing() -> None:
 
 
 def test_an_acl_that_denies_reading_still_leaves_describing() -> None:
-    made = acls(acl("orders", READ, deny=True), acl("orders", WRITE))
-    assert may(made, DESCRIBE, "orders")
-    assert not may(made, READ, "orders")
+    store = acls(acl("orders", READ, deny=True), acl("orders", WRITE))
+    assert may(store, DESCRIBE, "orders")
+    assert not may(store, READ, "orders")
 
 
 def test_a_super_user_may_do_everything() -> None:
-    made = acls(acl("orders", AclOperation.ALL, "User:*", deny=True), super_users=(BOB,))
-    assert may(made, WRITE, "orders", BOB)
-    assert not may(made, WRITE, "orders", ALICE)
+    store = acls(acl("orders", AclOperation.ALL, "User:*", deny=True), super_users=(BOB,))
+    assert may(store, WRITE, "orders", BOB)
+    assert not may(store, WRITE, "orders", ALICE)
 
 
 def test_a_decision_follows_the_next_change_of_the_acls() -> None:
-    made = acls()
-    assert not may(made, READ, "orders")
-    made.create(acl("orders"))
-    assert may(made, READ, "orders")
-    made.delete(made.find(AclFilter()))
-    assert not may(made, READ, "orders")
+    store = acls()
+    assert not may(store, READ, "orders")
+    store.create(acl("orders"))
+    assert may(store, READ, "orders")
+    store.delete(store.find(AclFilter()))
+    assert not may(store, READ, "orders")
 
 
 def test_writing_to_at_least_one_topic() -> None:
-    def any_write(*bindings: AclBinding, **given: bool) -> bool:
-        return acls(*bindings, **given).allows_any(ALICE, HOST, WRITE, TOPIC)
+    def any_write(*bindings: AclBinding, **options: bool) -> bool:
+        return acls(*bindings, **options).allows_any(ALICE, HOST, WRITE, TOPIC)
 
     assert not any_write()
     assert any_write(default=True)
@@ -139,7 +139,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("pattern", "matching"),
     [
         (AclFilter(), FOUND),
         (AclFilter(TOPIC), FOUND[:4]),
@@ -154,8 +154,8 @@ FOUND = [
         (AclFilter.of(FOUND[2]), [FOUND[2]]),
     ],
 )
-def test_a_filter_finds_the_acls_with_its_values(wanted: AclFilter, found: list[AclBinding]) -> None:
-    assert acls(*FOUND).find(wanted) == found
+def test_a_filter_finds_the_acls_with_its_values(pattern: AclFilter, matching: list[AclBinding]) -> None:
+    assert acls(*FOUND).find(pattern) == matching
 
 
 def test_a_wrong_part_of_an_acl_is_named() -> None:

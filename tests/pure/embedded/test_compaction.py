@@ -23,12 +23,12 @@ def log_of(*batches: list[Row], segment_bytes: int = 1, compression: Compression
 
 
 def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    found = []
+    records = []
     for batch in split_batches(log.read(0, 10**6, log.end_offset)):
         batch.verify_crc()
         columns = batch.columns()
-        found += [(o, k, v) for o, k, v in zip(columns.offsets, columns.keys, columns.values, strict=True)]
-    return found
+        records += [(o, k, v) for o, k, v in zip(columns.offsets, columns.keys, columns.values, strict=True)]
+    return records
 
 
 def test_replaced_records_are_removed_and_others_keep_their_offsets() -> None:

@@ -35,10 +35,10 @@ def room(configs: dict[str, str], *connections: Connection) -> tuple[bool, list[
         return LONGEST_SILENCE + 0.1
 
     limits = ConnectionLimits(settings, QuotaManager(QuotaLimits(), clock, settings), clock)
-    left = dict.fromkeys(connections)
-    has_room = limits.make_room(left, "a", "1")
-    replaced = [place for place, each in enumerate(connections) if each.is_replaced]
-    assert [connection for connection in connections if not connection.is_replaced] == list(left)
+    remaining = dict.fromkeys(connections)
+    has_room = limits.make_room(remaining, "a", "1")
+    replaced = [place for place, connection in enumerate(connections) if connection.is_replaced]
+    assert [connection for connection in connections if not connection.is_replaced] == list(remaining)
     return has_room, replaced
 
 

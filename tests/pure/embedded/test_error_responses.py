@@ -71,15 +71,15 @@ def failed(request: Request[Any], version: int) -> Any:
 
 def codes(message: Any) -> set[int]:
     """Return all error codes in a message."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for name in type(message).specs:
         value = getattr(message, name)
         if name in ("error_code", "partition_error_code"):
-            found.add(value)
-        for each in value if isinstance(value, list) else [value]:
-            if hasattr(type(each), "specs"):
-                found |= codes(each)
-    return found
+            numbers.add(value)
+        for element in value if isinstance(value, list) else [value]:
+            if hasattr(type(element), "specs"):
+                numbers |= codes(element)
+    return numbers
 
 
 def test_each_partition_of_a_produce_request_has_the_code() -> None:
@@ -90,7 +90,7 @@ def test_each_partition_of_a_produce_request_has_the_code() -> None:
         assert [
             (partition_response.index, partition_response.error_code, partition_response.base_offset)
             for partition_response in answered.partition_responses
-        ] == [(each.index, CODE, -1) for each in topic.partition_data]
+        ] == [(partition.index, CODE, -1) for partition in topic.partition_data]
 
 
 def test_a_fetch_error_of_a_partition_does_not_end_the_session() -> None:
@@ -134,4 +134,4 @@ def test_a_text_that_no_string_can_hold_is_cut() -> None:
     )
     shorten_messages(answer)
     assert answer.status is not None
-    assert [answer.error_message, answer.status[0].status_detail] == [f"{each * LONGEST_MESSAGE}…" for each in "xy"]
+    assert [answer.error_message, answer.status[0].status_detail] == [f"{letter * LONGEST_MESSAGE}…" for letter in "xy"]

@@ -54,12 +54,12 @@ def test_a_read_outside_the_log_is_out_of_range() -> None:
 
 def test_a_time_lookup_finds_single_records() -> None:
     log = filled(3, 3)
-    found = log.offset_for_time(1002)
-    assert found is not None
-    assert (found.timestamp, found.offset) == (1002, 2)
-    found = log.offset_for_time(1003)
-    assert found is not None
-    assert (found.timestamp, found.offset) == (2000, 3)
+    record = log.offset_for_time(1002)
+    assert record is not None
+    assert (record.timestamp, record.offset) == (1002, 2)
+    record = log.offset_for_time(1003)
+    assert record is not None
+    assert (record.timestamp, record.offset) == (2000, 3)
     assert log.offset_for_time(2003) is None
     highest = log.offset_of_max_timestamp()
     assert highest is not None
@@ -78,9 +78,9 @@ def test_the_highest_timestamp_may_be_that_of_a_deleted_record_as_in_kafka() -> 
 def test_a_time_lookup_finds_no_record_before_the_start_of_the_log() -> None:
     log = filled(5)
     log.delete_before(3)
-    found = log.offset_for_time(0)
-    assert found is not None
-    assert found.offset == 3
+    record = log.offset_for_time(0)
+    assert record is not None
+    assert record.offset == 3
 
 
 def test_an_epoch_ends_where_the_next_one_starts() -> None:

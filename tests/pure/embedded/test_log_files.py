@@ -99,7 +99,7 @@ def test_the_batches_behind_a_damaged_one_stay_and_the_damaged_file_is_kept(disk
     (lost,) = set(range(12)) - set(offsets)
     assert loaded.end_offset == 12
     assert (disk.path / f"{second.name}.damaged").read_bytes() == data
-    assert loaded.read(lost, 10_000, 12) == b"".join(each for base, _, each in contents(loaded) if base > lost)
+    assert loaded.read(lost, 10_000, 12) == b"".join(data for base, _, data in contents(loaded) if base > lost)
     fill(loaded, 1, first=12)
     assert [batch[0] for batch in contents(disk.log())] == [*offsets, 12]
 
@@ -201,8 +201,8 @@ def test_a_compaction_is_whole_or_has_not_happened(disk: Disk, crash: str) -> No
         (disk.path / names["new"][0]).rename(disk.path / names["new"][0].replace(".compacted", ".log"))
     loaded = disk.log()
     assert loaded.start_offset == 0
-    found = [batch[0] for batch in contents(loaded)]
-    assert found == ([*range(20)] if crash == "before the swap" else [1, 6, 11, *tail])
+    offsets = [batch[0] for batch in contents(loaded)]
+    assert offsets == ([*range(20)] if crash == "before the swap" else [1, 6, 11, *tail])
     assert {path.suffix for path in disk.path.iterdir()} <= {".log", ".json"}
 
 

@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aiokafka_lite.embedded.log.producer_state import Marker
+from aiokafka_lite.embedded.log.producer_state import Marker, SequenceRejected
 from aiokafka_lite.embedded.log.validator import RecordsRejected, parse_produced
 from aiokafka_lite.embedded.metadata.topics import PartitionRegistration
-from aiokafka_lite.embedded.replicas.partition import LogAppendInfo, NotLeader, Partition, SequenceRejected
+from aiokafka_lite.embedded.replicas.partition import LogAppendInfo, NotLeader, Partition
 from aiokafka_lite.embedded.replicas.replication import truncate_as_follower
 from aiokafka_lite.embedded.settings.configs import TopicConfig
 from aiokafka_lite.errors import ErrorCode
@@ -53,14 +53,14 @@ def test_an_appended_batch_changes_only_in_offset_and_leader_epoch() -> None:
     assert stored.data[17:] == records[17:]
 
 
-@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "zstd"])
-def test_a_topic_with_its_own_codec_compresses_again(wanted: str) -> None:
-    partition = leader(compression_type=wanted)
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "zstd"])
+def test_a_topic_with_its_own_codec_compresses_again(codec: str) -> None:
+    partition = leader(compression_type=codec)
     append(partition, produced(b"a", b"b", producer_id=9, epoch=0, sequence=4, compression=Compression.LZ4))
     (stored,) = partition.log.batches()
     (batch,) = split_batches(stored.data)
     batch.verify_crc()
-    assert batch.compression is (Compression.NONE if wanted == "uncompressed" else Compression.parse(wanted))
+    assert batch.compression is (Compression.NONE if codec == "uncompressed" else Compression.parse(codec))
     assert (batch.producer_id, batch.base_sequence, batch.columns().values) == (9, 4, [b"a", b"b"])
 
 

@@ -114,16 +114,16 @@ def test_a_response_lists_a_bounded_number_of_records() -> None:
 def test_a_scan_finds_what_decoding_finds() -> None:
     data = encode_batch(
         [
-            (T + each, b"k" * each if each % 3 else None, b"v" * each if each % 2 else None, [("h", b"x")] * (each % 4))
-            for each in range(300)
+            (T + i, b"k" * i if i % 3 else None, b"v" * i if i % 2 else None, [("h", b"x")] * (i % 4))
+            for i in range(300)
         ],
         base_offset=70,
     )
     batch = RecordBatch(data)
     columns = batch.columns()
-    found = list(scan(batch, batch.body()))
-    assert [each.offset for each in found] == columns.offsets
-    assert [each.timestamp for each in found] == columns.timestamps
-    assert [each.key for each in found] == columns.keys
-    assert [each.has_value for each in found] == [value is not None for value in columns.values]
-    assert b"".join(batch.body()[each.start : each.end] for each in found) == batch.body()
+    spans = list(scan(batch, batch.body()))
+    assert [span.offset for span in spans] == columns.offsets
+    assert [span.timestamp for span in spans] == columns.timestamps
+    assert [span.key for span in spans] == columns.keys
+    assert [span.has_value for span in spans] == [value is not None for value in columns.values]
+    assert b"".join(batch.body()[span.start : span.end] for span in spans) == batch.body()
