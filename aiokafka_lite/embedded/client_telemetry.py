@@ -92,8 +92,7 @@ class ClientTelemetry:
         self._instances: dict[bytes, _Instance] = {}
 
     def subscribe(self, instance_id: bytes, client: Mapping[str, str]) -> tuple[MetricsSubscription, ErrorCode]:
-        """Return the subscription of a client with these properties, and the error if the client asks again too
-        early."""
+        """Register a client with these properties. Return its subscription, and an error if it asks again too early."""
         subscription = self._subscription(client)
         instance, now = self._instances.get(instance_id), self._clock()
         if instance is not None and instance.is_repeated(subscription, now):

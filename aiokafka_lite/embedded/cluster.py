@@ -352,7 +352,7 @@ class EmbeddedCluster(Component):
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _ends_of(self, topic: str) -> list[int]:
-        """Return the last stable offset of each partition; none without the topic, or if a partition has no leader."""
+        """Return the last stable offset of each partition; [] if the topic is missing or a partition has no leader."""
         if topic not in self.controller.topics:
             return []
         leaders = [state.leader for state in self.controller.require(topic).partitions]

@@ -355,7 +355,7 @@ class ServerConnection:
         await self._pause_reading(self.server.parts.settings.seconds("connection.failed.authentication.delay.ms"))
 
     async def _wait_for(self, answer: Answer) -> Response | None:
-        """Return the response, at once or after a wait; None if the client disconnects first."""
+        """Wait for a response that is not there yet, and return it; None if the client disconnects first."""
         if answer is None or isinstance(answer, Response):
             return answer
         if self._client_disconnected:

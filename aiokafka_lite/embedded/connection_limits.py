@@ -52,7 +52,7 @@ class ConnectionLimits:
         self._turns.clear()
 
     def make_room(self, connections: MutableMapping[C, None], listener: str, address: str) -> bool:
-        """Return whether one more connection is allowed, after closing a connection without requests if necessary.
+        """Close a connection without requests if that is necessary, and return whether one more is allowed.
 
         Otherwise, a client that opens all connections and sends nothing would shut out all others. The closed
         connection must count for each limit that is reached. Connections that wait for their turn count; refused
@@ -83,9 +83,7 @@ class ConnectionLimits:
         return rivals
 
     def _limits(self, listener: str, address: str) -> Iterator[tuple[int, Callable[[Connected], bool]]]:
-        """Yield the limits for a new connection. Each has a function that returns whether a connection counts towards
-        it.
-        """
+        """Yield the limits for a new connection, each with a function that tells which connections count."""
         settings = self._settings
         most = settings.number(MOST_OF_ADDRESS)
         for override in filter(None, settings.value(OVERRIDES).split(",")):

@@ -188,7 +188,7 @@ class DataDir(InMemory):
     # Topics and their logs.
 
     def _restore_topics(self, controller: Controller) -> list[Topic]:
-        """Return the topics, in states in which no damaged replica begins in sync. Raises ConfigurationError."""
+        """Read the topics and their logs; no damaged replica begins in sync. Raises ConfigurationError."""
         topics = [self._read_topic(path, controller) for path in sorted((self._path / "topics").glob("*.json"))]
         used = {node for topic in topics for state in topic.partitions for node in state.replicas}
         if not used <= set(self._nodes):

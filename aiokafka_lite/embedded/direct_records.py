@@ -35,7 +35,7 @@ async def produce(
 
 
 def partition_for(key: bytes | None, count: int) -> int:
-    """Return the partition that Kafka's clients choose for a key; 0 without a key."""
+    """Return the partition that Kafka's clients choose for a key; 0 if there is no key."""
     return 0 if key is None else partition_for_key(key, count)
 
 
@@ -63,8 +63,7 @@ def records_of(partition: Partition) -> list[Record[bytes, bytes]]:
 
 
 def headers_of(headers: object) -> tuple[Header, ...]:
-    """Return the headers of a mapping, in its order. Raises TypeError for another type, and for a value that is a
-    str."""
+    """Convert a mapping of headers. Raises TypeError for another type, and for a value that is a str."""
     values = mapping("headers", {} if headers is None else headers, "names")
     for name, value in values.items():
         text("the name of a header", name)
@@ -74,7 +73,7 @@ def headers_of(headers: object) -> tuple[Header, ...]:
 
 
 def encoded(name: str, value: object) -> bytes | None:
-    """Return the bytes of a key or a value. Raises TypeError for other types than bytes, str and None."""
+    """Encode a key or a value. Raises TypeError for other types than bytes, str and None."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):

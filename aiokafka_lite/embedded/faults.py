@@ -170,7 +170,7 @@ class Fault:
     # The selection of requests.
 
     def matches(self, node_id: int, request: Request[Any], topic_name: TopicName) -> bool:
-        """Return whether the fault hits this request. Counts every matching request."""
+        """Count a request if it matches, and return whether the fault hits it."""
         if type(request) is not self.request:
             return False
         self.of_kind += 1

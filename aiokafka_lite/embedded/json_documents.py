@@ -56,7 +56,7 @@ def write_document(path: Path, content: object, *, is_private: bool = False, is_
 
 
 def read_document(path: Path) -> Any:
-    """Return the content; None without a file. Raises UnreadableDocument, whose text names the file but no cure."""
+    """Read the content; None if there is no file. Raises UnreadableDocument, whose text names the file but no cure."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -191,7 +191,7 @@ class QuotaManager:
         return min(self._throttle(CONNECTIONS, *limit, 1, refunds=True) / 1000, self._window)
 
     def fetch_limit(self, principal: str, client_id: str) -> int | None:
-        """Return the maximum bytes of one fetch: more would always exceed the limit. None without a limit."""
+        """Return the maximum bytes of one fetch: more would always exceed the limit. None if there is no limit."""
         if not self._limits.are_set:
             return None
         limit = self._limits.find(_user_of(principal), client_id, FETCH)

@@ -243,8 +243,7 @@ class RequestContext:
     # Topics.
 
     def topic(self, topic: NamedTopic, operation: AclOperation, *, by_id: bool) -> tuple[str, ErrorCode]:
-        """Return the name of a requested topic, and NONE or its error. ``by_id`` says whether the request has its
-        id."""
+        """Return the name of a requested topic, and its error or NONE. ``by_id``: the request has its id."""
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID

@@ -72,7 +72,7 @@ def split_request(request: Q, is_about: IsAbout, topic_name: TopicName) -> tuple
 
 
 def merge_responses(request: Request[Any], failed: Response, handled: Response) -> Response:
-    """Return the response to the handled part of ``request``, with the topics of the failed part added."""
+    """Add the topics of the failed part of ``request`` to the response to the handled part, and return it."""
     shape = _SHAPES[type(request)]
     topics: list[Any] = getattr(handled, shape.answered_topics)
     for topic in getattr(failed, shape.answered_topics):

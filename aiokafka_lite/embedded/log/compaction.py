@@ -81,9 +81,7 @@ def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
 
 
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:
-    """Return the batch without outdated records: the same batch if it has none, None if all of its records are
-    outdated.
-    """
+    """Remove the outdated records of a batch. Return the same batch if there are none, None if all are outdated."""
     view = batch.view()
     if view.is_control:
         return batch

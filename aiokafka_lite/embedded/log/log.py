@@ -363,8 +363,7 @@ class Log:
         return max(0, bisect_right(self.segments, offset, key=_base_of) - 1)
 
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool = False) -> bytes:
-        """Return the bytes from the batch with ``offset`` on, of batches that end before ``end``; at most
-        ``max_bytes``.
+        """Read the batches from ``offset`` on that end before ``end``, at most ``max_bytes``.
 
         As with Kafka's file slices, the limit cuts a batch anywhere. It does not cut the first batch, which is left out
         or, with ``at_least_one``, returned whole. Raises OffsetOutsideLog.
@@ -448,7 +447,7 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """Return the first record with the highest timestamp (KIP-734); None without records.
+        """Return the first record with the highest timestamp (KIP-734); None if there are no records.
 
         Records without a timestamp have -1. As in Kafka, it may be a deleted record whose segment is still there.
         """

@@ -302,7 +302,7 @@ class ProducerStates:
             del self._verifications[marker.producer_id]
 
     def _entry(self, producer_id: int, epoch: int) -> ProducerStateEntry:
-        """Return the entry of a producer. A new epoch has no batches yet."""
+        """Return the entry of a producer, which is a new one without batches in a new epoch."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             coordinator_epoch = -1 if entry is None else entry.coordinator_epoch

@@ -145,7 +145,7 @@ def _length_at(content: mmap.mmap, position: int, size: int) -> int:
 
 
 def _batch_at(content: mmap.mmap, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position, with its CRC checked; None if it is cut or damaged."""
+    """Parse the batch at a position, and check its CRC; None if it is cut or damaged."""
     length = _length_at(content, position, size)
     if not length:
         return None

@@ -36,8 +36,7 @@ class AvroSchema:
 
 
 def _define(schema: Any, namespace: str, names: Names) -> Any:
-    """Return the schema with full names in place of short ones. Named types are added to ``names``. Raises
-    ValueError."""
+    """Replace short names by full ones, and add named types to ``names``. Returns the schema. Raises ValueError."""
     if isinstance(schema, str):
         return schema if schema in _PRIMITIVES else _known(schema, namespace, names)
     if isinstance(schema, list):

@@ -230,7 +230,7 @@ class RegistryState:
         ]
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer to one request. Raises _Refused."""
+        """Answer one request. Raises _Refused."""
         for method, pattern, route in self._routes:
             match = pattern.fullmatch(request.path)
             if match is not None and method == request.method:
@@ -353,7 +353,7 @@ class RegistryState:
         return schema.described()
 
     def _posted(self, request: HttpRequest) -> _Content:
-        """Return the schema in the body of a request, checked."""
+        """Parse and check the schema in the body of a request. Raises _Refused."""
         try:
             body = json.loads(request.body)
             text, kind = body["schema"], body.get("schemaType") or "AVRO"

@@ -141,7 +141,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, version: int) -> FetchSession:
-        """Return the session of a request. Its ``error`` is the error of the whole request."""
+        """Open, continue or end the session of a request, and return it. Its ``error`` fails the whole request."""
         if version < FetchRequest.SESSIONS or request.session_epoch == FINAL_EPOCH:
             self.end(request.session_id)
             return self._begin(request, 0)

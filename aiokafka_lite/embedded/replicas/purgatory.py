@@ -105,7 +105,7 @@ class DelayedOperationPurgatory:
         return completed
 
     async def wait(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> T:
-        """Return the result of the operation, now or later. If the wait is cancelled, the operation is removed."""
+        """Wait for an operation, and return its result. A cancelled wait removes it."""
         if operation.completed or operation.try_complete():
             return operation.result()
         operation.waiter = asyncio.get_running_loop().create_future()

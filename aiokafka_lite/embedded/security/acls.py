@@ -55,7 +55,7 @@ class AclStore:
 
     @classmethod
     def of_settings(cls, settings: BrokerSettings) -> AclStore | None:
-        """Return no ACLs yet, with the super users of a cluster's settings; None if the settings name no authorizer."""
+        """Return an empty store with the super users of the settings; None if the settings name no authorizer."""
         if not settings.value("authorizer.class.name"):
             return None
         users = settings.value("super.users").split(";")

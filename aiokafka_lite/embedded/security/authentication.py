@@ -158,7 +158,7 @@ class Authentication:
             self._change(LoginEvent.VERSIONS)
 
     def answer(self, request: Request[object], version: int) -> Response | None:
-        """Return the response to a request of the login; None for any other request. Raises LoginFailed."""
+        """Answer a request of the login; None for any other request. Raises LoginFailed."""
         if isinstance(request, SaslHandshakeRequest) and self._may_begin():
             return self._handshake(request, version)
         if self.state is not LoginState.EXCHANGING:
@@ -170,7 +170,7 @@ class Authentication:
         raise LoginFailed(f"{name} came during the login", refusal)
 
     def bare_answer(self, message: bytes) -> bytes:
-        """Return the response to a message without a header. Raises LoginFailed."""
+        """Answer a message without a header. Raises LoginFailed."""
         try:
             return self._received(message)[0]
         except LoginRefused as refused:
@@ -219,7 +219,7 @@ class Authentication:
         )
 
     def _received(self, message: bytes) -> tuple[bytes, int]:
-        """Return the mechanism's response, and the length of the session in milliseconds.
+        """Pass a message to the mechanism. Return its response, and the length of the session in milliseconds.
 
         The length is 0 if the session has no end, or has not begun.
         """

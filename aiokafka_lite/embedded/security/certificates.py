@@ -47,8 +47,7 @@ class CertificateAuthority:
         return f"<CertificateAuthority {self.cafile}>"
 
     def issue(self, common_name: str, hosts: Sequence[str] = ()) -> str:
-        """Return the path of a PEM file with a new certificate and its key. ``hosts`` are host names and IP
-        addresses."""
+        """Make a certificate for ``hosts`` (names or addresses). Return the path of a PEM file with it and its key."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -146,7 +145,7 @@ _KEYWORDS = {
 
 
 def subject_of(connection: ssl.SSLObject | None) -> str | None:
-    """Return the subject of the client's certificate in the form of RFC 2253, the last part first; None without one."""
+    """Return the subject of the client's certificate as in RFC 2253, the last part first; None if there is none."""
     certificate: dict[str, Any] | None = None if connection is None else connection.getpeercert()
     return distinguished_name(certificate["subject"]) if certificate else None
 

@@ -49,7 +49,7 @@ class SaslVerifier(Protocol):
     accepted: Accepted | None
 
     def received(self, message: bytes) -> bytes:
-        """Return the response to a message of the client. Raises LoginRefused."""
+        """Answer a message of the client. Raises LoginRefused."""
 
 
 OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"

@@ -299,8 +299,9 @@ class ClusterSecurity:
 
 
 def _limited(credentials: Credentials, listener: str, enabled: str) -> Credentials:
-    """Return the credentials, with only the mechanisms that a listener enables. Without a value it enables all. Raises
-    ConfigurationError.
+    """Limit the credentials to the mechanisms that a listener enables; an empty value is all of them.
+
+    Raises ConfigurationError.
     """
     if not enabled:
         return credentials

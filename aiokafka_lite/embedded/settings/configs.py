@@ -323,7 +323,7 @@ class BrokerSettings:
         return broker_synonyms(self._prefix + name, self._settings.layers(self._broker))[0].value or ""
 
     def own_value(self, name: str) -> str:
-        """Return the value that is set for this listener alone; empty without one."""
+        """Return the value that is set for this listener alone; empty if there is none."""
         own = self._prefix + name
         return next((layer[own] for _, layer in self._settings.layers(self._broker) if own in layer), "")
 

@@ -51,7 +51,7 @@ class InvalidPattern(ValueError):
 
 @lru_cache(maxsize=64)
 def topic_pattern(text: str) -> re.Pattern[str]:
-    """Return the compiled pattern. Raises InvalidPattern."""
+    """Compile a pattern. Raises InvalidPattern."""
     if len(text) > MAX_LENGTH:
         raise InvalidPattern(f"it has more than {MAX_LENGTH} characters")
     try:

@@ -100,8 +100,7 @@ class OfferedVersions(dict[int, tuple[int, int]]):
         return ranges
 
     def refusal(self) -> ApiVersionsResponse:
-        """Return the response, in version 0, to an ApiVersions request that is too new; empty from brokers before
-        2.4."""
+        """Return the answer (v0) to an ApiVersions request that is too new; brokers before 2.4 list no API in it."""
         first, last = self[ApiVersionsRequest.api_key]
         keys = []
         if last >= ApiVersionsRequest.SOFTWARE_NAME:
