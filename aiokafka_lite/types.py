@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
     "Compression",
@@ -92,6 +92,10 @@ class Compression(IntEnum):
         except (KeyError, ValueError):
             allowed = ", ".join(repr(member.name.lower()) for member in cls)
             raise ValueError(f"compression must be one of {allowed}, got {name!r}") from None
+
+
+CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+"""The names of ``Compression``, as users write them."""
 
 
 class IsolationLevel(IntEnum):

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from benchmarks.compare import Table, in_turn, tabulate
 from benchmarks.stopwatch import Stopwatch as Stopwatch
 from tests.real.jvm import jars

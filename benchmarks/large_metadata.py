@@ -33,7 +33,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 
 TOPICS, PARTITIONS, BROKERS = 10_000, 10, 6
 ROUNDS = 3

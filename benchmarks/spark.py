@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from aiokafka_lite import Producer
 from aiokafka_lite.admin import create_topic
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.spark import register
 from aiokafka_lite.spark.interpreter import worker_python
 from aiokafka_lite.spark.jvm import use_java

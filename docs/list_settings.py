@@ -1,46 +1,51 @@
 """Write ``docs/settings.md`` from the configuration dataclasses: ``python docs/list_settings.py``.
 
-The description of a setting is the docstring below its field. Java's names and defaults are in the table here; they are
-those of Kafka 4.3. A test fails if a setting has no docstring or no line in the table, or if the page is outdated.
+The description of a setting is the docstring below its field; Java's names and defaults, those of Kafka 4.3, are in the
+annotation. A test fails if one of them is missing.
 
-It also writes the docstrings of ``HOVERED``, the types of the clients' keyword arguments: an editor shows the docstring
-of such a field for the argument. They have the description and the default of the configuration.
+It also writes ``aiokafka_lite/settings/keywords.py``, the types of the clients' keyword arguments, with the type, the
+description and the default of each field. Type checkers and editors show them. A test fails if a file is outdated.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar, get_args, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from aiokafka_lite.consumer.settings import ConsumerSettings  # noqa: E402
-from aiokafka_lite.producer.settings import ProducerSettings  # noqa: E402
-from aiokafka_lite.settings.config import (  # noqa: E402
-    KIB,
-    MIB,
-    ClientConfig,
-    ClientSettings,
-    ConsumerConfig,
-    GroupConfig,
-    ProducerConfig,
-)
-from aiokafka_lite.share.config import ShareConfig  # noqa: E402
-from aiokafka_lite.share.settings import ShareConsumerSettings  # noqa: E402
+
+from aiokafka_lite.settings.checks import KIB, MIB  # noqa: E402
+from aiokafka_lite.settings.client import ClientConfig  # noqa: E402
+from aiokafka_lite.settings.consumer import ConsumerConfig  # noqa: E402
+from aiokafka_lite.settings.group import GroupConfig  # noqa: E402
+from aiokafka_lite.settings.java import SAME, Java, Unset  # noqa: E402
+from aiokafka_lite.settings.producer import ProducerConfig  # noqa: E402
+from aiokafka_lite.settings.share import ShareConfig  # noqa: E402
+
+Note = TypeVar("Note")
 
 PAGE = ROOT / "docs" / "settings.md"
 
-HOVERED = (ClientSettings, ProducerSettings, ConsumerSettings, ShareConsumerSettings)
+KEYWORDS = ROOT / "aiokafka_lite" / "settings" / "keywords.py"
+"""The types of the clients' keyword arguments."""
+
+ARGUMENTS = ("bootstrap_servers", "group_id")
+"""Fields of configurations that are named parameters of the clients."""
+
+TOPICS = "allow_auto_create_topics"
+"""The setting that all clients take except ``Admin``."""
 
 CONFIGURATIONS: list[tuple[type, str, str]] = [
     (ClientConfig, "Every client", "`Producer`, `Consumer`, `ConsumerGroup` and `Admin` take these."),
@@ -51,116 +56,18 @@ CONFIGURATIONS: list[tuple[type, str, str]] = [
 ]
 
 
-class Java(NamedTuple):
-    """The setting's name and default in Java's client: a value in our unit, or the words to print."""
-
-    name: str | None
-    default: object = None
-
-
-SAME = object()
-"""Java's default is the same."""
-
-JAVA: dict[str, Java] = {
-    "bootstrap_servers": Java("bootstrap.servers", SAME),
-    "client_id": Java("client.id", "empty or generated"),
-    "client_rack": Java("client.rack", SAME),
-    "request_timeout": Java("request.timeout.ms", SAME),
-    "api_timeout": Java("default.api.timeout.ms", SAME),
-    "connect_timeout": Java("socket.connection.setup.timeout.ms", "10 s, growing to 30 s after failures"),
-    "retry_backoff": Java("retry.backoff.ms", SAME),
-    "retry_backoff_max": Java("retry.backoff.max.ms", SAME),
-    "retry_backoff_function": Java(None),
-    "reconnect_backoff": Java("reconnect.backoff.ms", SAME),
-    "reconnect_backoff_max": Java("reconnect.backoff.max.ms", 1.0),
-    "metadata_max_age": Java("metadata.max.age.ms", SAME),
-    "connections_max_idle": Java("connections.max.idle.ms", SAME),
-    "max_response_size": Java(None),
-    "response_memory": Java(None),
-    "max_open_requests": Java(None),
-    "local_address": Java(None),
-    "allow_auto_create_topics": Java("allow.auto.create.topics", SAME),
-    "enable_metrics_push": Java("enable.metrics.push", SAME),
-    "security_protocol": Java("security.protocol", SAME),
-    "ssl_context": Java("ssl.engine.factory.class", SAME),
-    "ssl_cafile": Java("ssl.truststore.location, ssl.truststore.certificates", "the JVM's certificates"),
-    "ssl_certfile": Java("ssl.keystore.location, ssl.keystore.certificate.chain", SAME),
-    "ssl_keyfile": Java("ssl.keystore.key", SAME),
-    "ssl_key_password": Java("ssl.key.password", SAME),
-    "ssl_check_hostname": Java("ssl.endpoint.identification.algorithm", SAME),
-    "sasl_mechanism": Java("sasl.mechanism", '`"GSSAPI"`'),
-    "sasl_username": Java("sasl.jaas.config", SAME),
-    "sasl_password": Java("sasl.jaas.config", SAME),
-    "sasl_tokenauth": Java("sasl.jaas.config", "`false`"),
-    "sasl_oauth_token_provider": Java("sasl.login.callback.handler.class", SAME),
-    "sasl_oauth_extensions": Java("sasl.jaas.config", SAME),
-    "sasl_kerberos_service_name": Java("sasl.kerberos.service.name", "none"),
-    "sasl_kerberos_keytab": Java("sasl.jaas.config", SAME),
-    "sasl_kerberos_principal": Java("sasl.jaas.config", SAME),
-    "acks": Java("acks", SAME),
-    "transactional_id": Java("transactional.id", SAME),
-    "transaction_timeout": Java("transaction.timeout.ms", SAME),
-    "idempotence": Java("enable.idempotence", SAME),
-    "retries": Java("retries", SAME),
-    "linger": Java("linger.ms", 0.005),
-    "batch_size": Java("batch.size", 16 * KIB),
-    "max_request_size": Java("max.request.size", SAME),
-    "buffer_memory": Java("buffer.memory", SAME),
-    "max_in_flight_requests_per_connection": Java("max.in.flight.requests.per.connection", SAME),
-    "compression": Java("compression.type", SAME),
-    "compression_level": Java("compression.gzip.level, compression.lz4.level, compression.zstd.level", SAME),
-    "delivery_timeout": Java("delivery.timeout.ms", SAME),
-    "max_block": Java("max.block.ms", SAME),
-    "auto_offset_reset": Java("auto.offset.reset", '`"latest"`'),
-    "isolation_level": Java("isolation.level", '`"read_uncommitted"`'),
-    "fetch_min_bytes": Java("fetch.min.bytes", SAME),
-    "fetch_max_bytes": Java("fetch.max.bytes", SAME),
-    "fetch_memory": Java(None),
-    "fetch_max_wait": Java("fetch.max.wait.ms", SAME),
-    "max_partition_fetch_bytes": Java("max.partition.fetch.bytes", SAME),
-    "check_crcs": Java("check.crcs", SAME),
-    "max_decompressed_size": Java(None),
-    "group_id": Java("group.id", SAME),
-    "group_instance_id": Java("group.instance.id", SAME),
-    "session_timeout": Java("session.timeout.ms", SAME),
-    "heartbeat_interval": Java("heartbeat.interval.ms", SAME),
-    "max_poll_interval": Java("max.poll.interval.ms", SAME),
-    "rebalance_timeout": Java(None),
-    "auto_commit": Java("enable.auto.commit", SAME),
-    "auto_commit_interval": Java("auto.commit.interval.ms", SAME),
-    "acknowledgement_mode": Java("share.acknowledgement.mode", SAME),
-    "acquire_mode": Java("share.acquire.mode", SAME),
-    "max_fetch_records": Java("max.poll.records", SAME),
-    "renew_locks_for": Java(None),
-    "group_protocol": Java("group.protocol", SAME),
-    "group_remote_assignor": Java("group.remote.assignor", SAME),
-}
-
-MEANING_OF_NONE = {
-    "ssl_context": "made from the next settings",
-    "ssl_cafile": "the system's certificates",
-    "transactional_id": "no transactions",
-    "idempotence": 'on with `acks="all"` and `retries` above 0',
-    "compression_level": "the codec's own",
-    "response_memory": "four times `max_response_size`",
-    "fetch_memory": "`fetch_max_bytes` from each broker",
-    "rebalance_timeout": "`max_poll_interval`",
-    "group_remote_assignor": "the first strategy of the brokers",
-}
-"""The meaning of defaults that are None."""
-
 HEAD = """# Settings
 
 All settings are keyword arguments of the clients. Times are in seconds, sizes in bytes. A wrong setting raises
 `ConfigurationError` in the constructor, which names the setting, what is allowed, and the given value. Java's names and
 defaults are those of Kafka 4.3; a default in **bold** differs from this client's. This page is made from
-`aiokafka_lite/settings/config.py` and `share/config.py` by `docs/list_settings.py`; change those, not the page.
+the classes in `aiokafka_lite/settings/` by `docs/list_settings.py`; change those, not the page.
 """
 
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([HEAD, *(section(*configuration) for configuration in CONFIGURATIONS)])
+    return "\n".join([HEAD, *(section(*row) for row in CONFIGURATIONS)])
 
 
 def section(config: type, title: str, about: str) -> str:
@@ -172,32 +79,34 @@ def section(config: type, title: str, about: str) -> str:
         *([about, ""] if about else []),
         "| setting | default | | in Java | its default |",
         "|---|---|---|---|---|",
-        *(line(field, purposes[field.name]) for field in fields(config)),
+        *(line(config, field, purposes[field.name]) for field in fields(config)),
         "",
     ]
     return "\n".join(lines)
 
 
-def line(setting: Field[object], purpose: str) -> str:
+def line(config: type, setting: Field[object], purpose: str) -> str:
     """Return one row of a table."""
-    java = JAVA[setting.name]
-    ours = default(setting)
-    names = "—" if java.name is None else ", ".join(f"`{name}`" for name in java.name.split(", "))
-    theirs = "" if java.name is None else ours if java.default is SAME else f"**{in_java(setting.name, java.default)}**"
+    java = notes(config, setting.name, Java)[0]
+    ours = default(config, setting)
+    names = "—" if java.names is None else ", ".join(f"`{name}`" for name in java.names.split(", "))
+    theirs = "" if java.names is None else ours
+    if java.default is not SAME:
+        theirs = f"**{java.default if isinstance(java.default, str) else shown(setting.name, java.default)}**"
     return f"| `{setting.name}` | {ours} | {purpose.replace('``', '`').replace('|', '&#124;')} | {names} | {theirs} |"
 
 
-def in_java(name: str, value: object) -> str:
-    """Return Java's default, where it differs."""
-    return value if isinstance(value, str) else shown(name, value)
+def notes(config: type, name: str, kind: type[Note]) -> list[Note]:
+    """Return the annotations of this kind of a field."""
+    return [note for note in get_args(get_type_hints(config, include_extras=True)[name]) if isinstance(note, kind)]
 
 
-def default(setting: Field[object]) -> str:
+def default(config: type, setting: Field[object]) -> str:
     """Return the default to print, or "required"."""
     if setting.default is MISSING:
-        return "required" if setting.default_factory is MISSING else shown(setting.name, setting.default_factory())
+        return "required"
     if setting.default is None:
-        return MEANING_OF_NONE.get(setting.name, "none")
+        return next((note.words for note in notes(config, setting.name, Unset)), "none")
     return shown(setting.name, setting.default)
 
 
@@ -224,53 +133,75 @@ def size(number: int) -> str:
 
 def docstrings(config: type) -> dict[str, str]:
     """Return the docstring below each field. Python itself does not keep them, so they are read from the source."""
+    return {name: text for name, (_, text) in _declarations(config).items()}
+
+
+def _declarations(config: type) -> dict[str, tuple[str, str]]:
+    """Return the type, as source text without annotations, and the docstring of each field."""
     (definition,) = ast.parse(inspect.getsource(config)).body
     assert isinstance(definition, ast.ClassDef)
-    return dict(_documented(definition.body))
-
-
-def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, following in pairwise(body):
+    declarations = {}
+    for field, following in pairwise(definition.body):
         match field, following:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                yield name, " ".join(text.split())
+            case (
+                ast.AnnAssign(ast.Name(name), ast.Subscript(slice=ast.Tuple([kind, *_]))),
+                ast.Expr(ast.Constant(str(text))),
+            ):
+                declarations[name] = ast.unparse(kind), " ".join(text.split())
+    return declarations
 
 
-def source_of(settings: type) -> Path:
-    """Return the file of a class."""
-    return Path(inspect.getfile(settings))
-
-
-def with_docstrings(settings: type) -> str:
-    """Return the source of the module of a class of ``HOVERED``, with the present docstrings below its fields."""
-    source = source_of(settings).read_text(encoding="utf-8")
-    lines = source.splitlines(keepends=True)
-    (definition,) = (
-        node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == settings.__name__
+def keywords() -> str:
+    """Return the source of ``keywords.py``."""
+    imports, _, _ = KEYWORDS.read_text(encoding="utf-8").partition("class ")
+    of_topics = list(_keywords(ClientConfig, {TOPICS}))
+    return imports + "\n\n\n".join(
+        "\n".join(lines)
+        for lines in (
+            [
+                "class ClientSettings(TypedDict, total=False):",
+                '    """The settings of every client: the fields of `ClientConfig`."""\n',
+                *_keywords(ClientConfig, {field.name for field in fields(ClientConfig)} - {TOPICS}),
+            ],
+            [
+                "class ProducerSettings(ClientSettings, total=False):",
+                '    """The settings of ``Producer``: the fields of ``ClientConfig`` and ``ProducerConfig``."""\n',
+                *of_topics,
+                *_keywords(ProducerConfig),
+            ],
+            [
+                "class ConsumerSettings(ClientSettings, total=False):",
+                '    """The settings of ``Consumer`` and ``ConsumerGroup``: the fields of their configurations."""\n',
+                *of_topics,
+                *_keywords(ConsumerConfig),
+                *_keywords(GroupConfig),
+            ],
+            [
+                "class ShareConsumerSettings(ClientSettings, total=False):",
+                '    """The settings of ``ShareConsumer``: the fields of its configurations."""\n',
+                *of_topics,
+                *_keywords(ShareConfig),
+                "",
+            ],
+        )
     )
-    fields_by_name = {
-        field.name: (docstrings(config)[field.name], field) for config in _CONFIGS for field in fields(config)
-    }
-    texts: dict[str, tuple[str, Field[object]]] = fields_by_name
-    for statement, following in reversed([*pairwise([*definition.body, None])]):
-        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
+
+
+def _keywords(config: type, names: Collection[str] | None = None) -> Iterator[str]:
+    """Yield the lines for these fields of a configuration, or for all of them."""
+    declarations = _declarations(config)
+    for setting in fields(config):
+        if setting.name in ARGUMENTS or (names is not None and setting.name not in names):
             continue
-        text, setting = texts[statement.target.id]
-        end = statement.end_lineno
-        if isinstance(following, ast.Expr):
-            end = following.end_lineno
-        value = f"``{setting.default}``" if isinstance(setting.default, bool) else default(setting).replace("`", "``")
-        whole = f'"""{text} Default: {value}."""'
-        wrapped = textwrap.wrap(whole, 116, break_long_words=False, break_on_hyphens=False)
-        assert statement.end_lineno is not None
-        lines[statement.end_lineno : end] = [f"    {line}\n" for line in wrapped]
-    return "".join(lines)
-
-
-_CONFIGS = tuple(config for config, _, _ in CONFIGURATIONS)
+        kind, text = declarations[setting.name]
+        value = f"``{setting.default}``" if isinstance(setting.default, bool) else default(config, setting)
+        docstring = f'"""{text} Default: {re.sub("(?<!`)`(?!`)", "``", value)}."""'
+        yield f"    {setting.name}: {kind}"
+        yield from (
+            f"    {line}" for line in textwrap.wrap(docstring, 116, break_long_words=False, break_on_hyphens=False)
+        )
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    for hovered in HOVERED:
-        source_of(hovered).write_text(with_docstrings(hovered), encoding="utf-8")
+    KEYWORDS.write_text(keywords(), encoding="utf-8")

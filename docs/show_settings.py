@@ -6,7 +6,6 @@ and meaning. ``*more: Never`` and ``**other: Never`` disappear.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import MISSING, Field, fields
 from enum import Enum
@@ -19,6 +18,8 @@ import griffe
 sys.path.insert(0, str(Path(__file__).parent))
 
 import list_settings
+
+from aiokafka_lite.settings import keywords
 
 
 class ShowSettings(griffe.Extension):
@@ -39,27 +40,27 @@ class ShowSettings(griffe.Extension):
 
 def expand(func: griffe.Function, rest: griffe.Parameter) -> None:
     """Replace the keyword dictionary of a constructor by its keys, if all of them are settings."""
-    accepted = getattr(importlib.import_module(func.module.path), str(rest.annotation)[len("Unpack[") : -1])
+    accepted = getattr(keywords, str(rest.annotation)[len("Unpack[") : -1])
     types = {name: kind.__forward_arg__ for name, kind in accepted.__annotations__.items() if name in described()}
     if types.keys() != accepted.__annotations__.keys():
         return
     del func.parameters[rest.name]
     rows = []
     for name, kind in types.items():
-        field, purpose = described()[name]
+        config, field, purpose = described()[name]
         only = griffe.ParameterKind.keyword_only
         func.parameters.add(griffe.Parameter(name, annotation=kind, kind=only, default=default(field)))
-        shown = list_settings.default(field).replace("`", "")
+        shown = list_settings.default(config, field).replace("`", "")
         rows.append(griffe.DocstringParameter(name, annotation=kind, description=purpose, value=shown))
     func.docstring = griffe.Docstring("", parent=func)
     func.docstring.parsed.append(griffe.DocstringSectionParameters(rows, title="Settings:"))
 
 
 @cache
-def described() -> dict[str, tuple[Field[Any], str]]:
-    """Return the field and the description of each setting."""
+def described() -> dict[str, tuple[type, Field[Any], str]]:
+    """Return the configuration, the field and the description of each setting."""
     return {
-        field.name: (field, list_settings.docstrings(config)[field.name].replace("``", "`"))
+        field.name: (config, field, list_settings.docstrings(config)[field.name].replace("``", "`"))
         for config, _, _ in list_settings.CONFIGURATIONS
         for field in fields(config)
     }

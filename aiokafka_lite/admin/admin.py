@@ -9,7 +9,8 @@ from ..aio.service import Component
 from ..cluster.client import Client
 from ..method_names import ADMIN, named_elsewhere
 from ..net.connector import Connector
-from ..settings.config import ClientConfig, ClientSettings
+from ..settings.client import ClientConfig
+from ..settings.keywords import ClientSettings
 from .acls import Acls
 from .calls import Calls
 from .cluster import Cluster

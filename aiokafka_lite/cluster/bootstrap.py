@@ -1,13 +1,14 @@
 """The bootstrap addresses: where a client first connects, and connects again when no known broker answers.
 
 Host names are not resolved here. The connector resolves them for each connection, so each pass over the list uses the
-current addresses (KIP-899).
+current addresses (KIP-899). ``sorted_settings`` distributes a client's keyword arguments to its configurations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from .. import disclosure
 from ..errors import ConfigurationError
@@ -94,3 +95,23 @@ def _parse_port(text: str, port: str) -> int:
 
 def _refused(text: str, reason: str) -> ConfigurationError:
     return ConfigurationError(f"{_SETTING}: cannot use {disclosure.address(text)}: {reason}; {_EXPECTED}")
+
+
+def sorted_settings(
+    settings: Mapping[str, object], *configs: type[Any], suggested: Iterable[str] = ()
+) -> list[dict[str, object]]:
+    """Return the settings that are fields of each of these configurations.
+
+    Raises ConfigurationError for any other setting. The error may suggest a field, or one of the names ``suggested``.
+    """
+    unknown = dict(settings)
+    sorted_by_config = [
+        {field.name: unknown.pop(field.name) for field in fields(config) if field.name in unknown} for config in configs
+    ]
+    if unknown:
+        from ..settings.names import unknown_setting  # imported here, because most programs have no wrong name
+
+        raise unknown_setting(
+            next(iter(unknown)), {*suggested, *(field.name for config in configs for field in fields(config))}
+        )
+    return sorted_by_config

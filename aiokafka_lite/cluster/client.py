@@ -26,7 +26,7 @@ from ..net.connector import Connector, TcpConnector, check_connector
 from ..net.tls import RenewedContext
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 from ..types import Node, TopicPartition
 from .bootstrap import parse_bootstrap_servers
 from .brokers import Brokers

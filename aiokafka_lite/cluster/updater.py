@@ -47,7 +47,7 @@ from ..net.broker import Broker, Purpose
 from ..protocol.framing import WrongProtocol
 from ..protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ..protocol.wire import UndecodableResponse
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 from ..types import TopicPartition
 from .answer import MetadataAnswer, ReadTopics
 from .brokers import Brokers

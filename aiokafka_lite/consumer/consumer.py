@@ -26,6 +26,7 @@ from ..method_names import CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
+from ..settings.keywords import ConsumerSettings
 from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MakeParticipation
 from .deserializing import Deserializing, OnDeserializationError
@@ -35,7 +36,7 @@ from .iteration import Batches, PartitionReader, RecordIteration, poll
 from .position import OnOffsetReset
 from .position_calls import PositionCalls
 from .position_wait import PositionWait
-from .settings import ConsumerSettings, ReadingOptions, checked_topics, reading_options, strategies_of
+from .settings import ReadingOptions, checked_topics, reading_options, strategies_of
 
 if TYPE_CHECKING:
     # Imported where a group is used, so that a consumer without a group, as in Spark's workers, starts faster.

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from ..settings.config import ConsumerConfig
+from ..settings.consumer import ConsumerConfig
 from ..state_machine import Transitions, next_state
 from ..types import TopicPartition
 

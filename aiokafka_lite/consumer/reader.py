@@ -24,7 +24,7 @@ from ..aio.retry import Backoff
 from ..errors import CorruptRecord, KafkaError
 from ..protocol.records import MAX_HEADERS
 from ..protocol.records.columns import PackedBatch
-from ..settings.config import ConsumerConfig
+from ..settings.consumer import ConsumerConfig
 from ..types import Record, TopicPartition
 from .chunk import Chunk
 from .columns import Batch, continues, joined, take

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
-from ..cluster.bootstrap import parse_bootstrap_servers
+from ..cluster.bootstrap import parse_bootstrap_servers, sorted_settings
 from ..cluster.topics import problem_of_topic_name
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
-from ..settings.config import (
-    ClientConfig,
-    ClientSettings,
-    ConsumerConfig,
-    GroupConfig,
-    GroupProtocolName,
-    IsolationName,
-    OffsetResetName,
-)
+from ..settings.client import ClientConfig
+from ..settings.consumer import ConsumerConfig
+from ..settings.group import GroupConfig
 from ..types import Names
 from .deserializing import Deserializing
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
@@ -36,63 +29,6 @@ _SET_BY_BROKERS = {
     "session_timeout": "group.consumer.session.timeout.ms",
     "heartbeat_interval": "group.consumer.heartbeat.interval.ms",
 }
-
-
-class ConsumerSettings(ClientSettings, total=False):
-    """The settings of ``Consumer`` and ``ConsumerGroup``: the fields of their configurations."""
-
-    allow_auto_create_topics: bool
-    """Whether using a topic may create it, if the broker allows that. Default: ``True``."""
-    auto_offset_reset: OffsetResetName | timedelta
-    """The start without a committed offset: ``"earliest"``, ``"latest"``, ``"none"`` (raise), or a time span back.
-    Default: ``"earliest"``."""
-    isolation_level: IsolationName
-    """``"read_committed"`` skips records of open and aborted transactions. ``"read_uncommitted"`` returns all. Default:
-    ``"read_committed"``."""
-    fetch_min_bytes: int
-    """Bytes that a broker collects before it responds to a fetch. Default: 1 byte."""
-    fetch_max_bytes: int
-    """The maximum number of bytes in one response, less than ``max_response_size``. Default: 50 MiB."""
-    fetch_memory: int | None
-    """The maximum number of bytes to buffer from all brokers together, in compressed form. Each broker has an equal
-    part of it, at most ``fetch_max_bytes``. None: ``fetch_max_bytes`` from each broker. Default: ``fetch_max_bytes``
-    from each broker."""
-    fetch_max_wait: float
-    """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait for the same time.
-    Default: 0.5 s."""
-    max_partition_fetch_bytes: int
-    """The maximum number of bytes of one partition in one response. A larger first batch is still returned whole.
-    Default: 1 MiB."""
-    check_crcs: bool
-    """Whether the checksums of batches are verified. Default: ``True``."""
-    max_decompressed_size: int
-    """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord. Default: 128
-    MiB."""
-    group_instance_id: str | None
-    """A name that makes the member static (KIP-345): it keeps its partitions when it restarts. Default: none."""
-    session_timeout: float
-    """Seconds without a heartbeat after which the coordinator removes the member from the group. Default: 45 s."""
-    heartbeat_interval: float
-    """Seconds between heartbeats. It must be less than ``session_timeout``, and should be at most a third. Default: 3
-    s."""
-    max_poll_interval: float
-    """The longest time between two reads, in seconds. After that time, the member leaves the group until it reads
-    again. Default: 300 s."""
-    rebalance_timeout: float | None
-    """Seconds that other members wait for this member to revoke partitions and join. None is ``max_poll_interval``.
-    Default: ``max_poll_interval``."""
-    auto_commit: bool
-    """Whether marked records are committed automatically: on a timer, before partitions are revoked, and on close.
-    Default: ``True``."""
-    auto_commit_interval: float
-    """Seconds between automatic commits. Default: 5 s."""
-    group_protocol: GroupProtocolName
-    """``"classic"``, ``"consumer"`` or ``"auto"``. With ``"consumer"`` (KIP-848), the brokers assign the partitions,
-    and set session timeout and heartbeat interval. ``"auto"`` is ``"consumer"`` if the cluster has it. Default:
-    ``"classic"``."""
-    group_remote_assignor: str | None
-    """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: their default.
-    Default: the first strategy of the brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +79,7 @@ def _configs(
     if "topics" in settings:  # a consumer takes topics as a separate argument
         raise ConfigurationError("topics is not a setting of ConsumerGroup; pass topics to consume()")
     of_client, of_consumer, of_group = sorted_settings(
-        settings, ClientConfig, ConsumerConfig, GroupConfig, also=("topics", "strategies")
+        settings, ClientConfig, ConsumerConfig, GroupConfig, suggested=("topics", "strategies")
     )
     if of_group and group_id is None:
         raise ConfigurationError(f"{next(iter(of_group))} requires a group_id")
@@ -160,24 +96,6 @@ def _configs(
                 )
     check_fetch_limits(client, consumer.fetch_max_wait, consumer.fetch_max_bytes)
     return client, consumer, group
-
-
-def sorted_settings(
-    settings: Mapping[str, object], *kinds: type[Any], also: Iterable[str] = ()
-) -> list[dict[str, object]]:
-    """Return the settings that are fields of each of these dataclasses. Raises ConfigurationError for others.
-
-    ``also``: names that are not fields, and that the error may suggest.
-    """
-    remaining = dict(settings)
-    of_kinds = [
-        {field.name: remaining.pop(field.name) for field in fields(kind) if field.name in remaining} for kind in kinds
-    ]
-    if remaining:
-        from ..settings.names import unknown_setting  # imported here, because most programs have no wrong name
-
-        raise unknown_setting(next(iter(remaining)), {*also, *(field.name for kind in kinds for field in fields(kind))})
-    return of_kinds
 
 
 def check_fetch_limits(client: ClientConfig, fetch_max_wait: float, fetch_max_bytes: int) -> None:

@@ -13,7 +13,7 @@ from ..errors import ErrorCode, KafkaTimeout, ProtocolError
 from ..net.connection import Purpose
 from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, SyncGroupResponse
 from ..protocol.versions import VersionTable
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from .events import (
     Action,
     AwaitJoin,

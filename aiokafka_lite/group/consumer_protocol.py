@@ -13,7 +13,7 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
 from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from .blocked_loop import BlockedLoop
 from .consumer_member import FENCED, ConsumerMember, problem_of
 from .events import (

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .committer import CurrentMember
 from .events import Assign, Fail, Lose, Released, Revoke

@@ -34,7 +34,7 @@ from ..aio.retry import Backoff, is_momentary
 from ..cluster.client import Client
 from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from .blocked_loop import BlockedLoop
 from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
 from .member import Member

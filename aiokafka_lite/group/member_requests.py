@@ -13,7 +13,7 @@ from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, error_for
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from .committer import CurrentMember
 from .counters import RequestCounters
 from .events import Event, RequestFailed

@@ -28,7 +28,7 @@ from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import KafkaError
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from ..types import Node
 from .base_member import BaseMember
 from .classic_protocol import ClassicProtocol

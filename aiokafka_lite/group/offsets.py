@@ -34,7 +34,7 @@ from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, Kaf
 from ..net.connection import Purpose
 from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
 from .committer import Committer

@@ -17,7 +17,7 @@ from ..cluster.client import Client
 from ..cluster.standstill import SOON, Wait
 from ..cluster.topics import MISSING_AFTER
 from ..errors import ErrorCode
-from ..settings.config import GroupConfig
+from ..settings.group import GroupConfig
 from .base_member import BaseMember
 from .committer import CurrentMember
 from .counters import RebalanceCounters

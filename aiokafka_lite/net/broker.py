@@ -30,7 +30,7 @@ from ..errors import ConnectionLost, KafkaError
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.messages import ApiVersionsRequest
 from ..protocol.schema import Request
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 from ..types import Node
 from .connection import Connection, Purpose
 from .connector import Connector, format_address

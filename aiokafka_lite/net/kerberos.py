@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from ..errors import AuthenticationError, ConnectionLost, KafkaError
 from ..extras import extra
 from ..protocol.sasl import GssapiExchange
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from ..protocol.sasl import Derivation, OAuthBearerExchange, PlainExchange, Sasl
 from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 from ..settings.security import TokenProvider
 
 if TYPE_CHECKING:

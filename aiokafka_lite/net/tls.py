@@ -12,7 +12,7 @@ import ssl
 
 from ..errors import AuthenticationError, ConfigurationError, ConnectionLost, KafkaError
 from ..protocol.framing import WrongProtocol
-from ..settings.config import ClientConfig
+from ..settings.client import ClientConfig
 from ..settings.security import is_pem, tls_context
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from ..cluster.topics import check_topic_name
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..protocol.records import RecordLists
 from ..protocol.records.columns import EncodedRecords
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import Header
 from .batch import BatchFactory, ProducerBatch
 from .delivery import BatchResult, FailureLog

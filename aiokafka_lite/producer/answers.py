@@ -25,7 +25,7 @@ from ..arguments import INT64_MAX, plural
 from ..cluster.client import Client
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import Compression, TopicPartition
 from .batch import BatchFactory, ProducerBatch
 from .counters import ProducerCounters

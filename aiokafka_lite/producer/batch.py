@@ -7,7 +7,7 @@ from ..aio import forks
 from ..protocol.records import HEADER_SIZE, BatchBuilder
 from ..protocol.records.columns import EncodedRecords
 from ..protocol.schema import ZERO_UUID
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import Compression, TopicPartition
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .producer_ids import NO_PRODUCER_ID, NO_SEQUENCE, ProducerIdAndEpoch

@@ -10,7 +10,7 @@ from ..aio.service import Service
 from ..cluster.client import Client
 from ..cluster.diagnosis import Diagnosis, bounded, common
 from ..cluster.health import Health, health_of
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from .metrics import ProducerMetrics
 from .partition import PartitionProducer, PartitionState
 

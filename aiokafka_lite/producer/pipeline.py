@@ -24,7 +24,7 @@ from ..cluster.standstill import Wait
 from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, UnsupportedVersion, error_for
 from ..protocol.messages import InitProducerIdRequest
 from ..serialization.serializer import Serialization
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from .accept.accept import Acceptor
 from .accept.arrow import ArrowAcceptor
 from .accept.hot_path import HotPath

@@ -14,7 +14,7 @@ from ..protocol.messages import (
 from ..protocol.records.compression import codec_of
 from ..protocol.schema import ZERO_UUID
 from ..protocol.versions import VersionTable
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import Compression
 from .answers import InFlightBatch
 from .batch import BatchFactory

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
+from ..cluster.bootstrap import sorted_settings
 from ..cluster.client import Client
 from ..cluster.metadata import PartitionView
 from ..method_names import PRODUCER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
 from ..serialization.serializer import GivenSerializer, Serialization
+from ..settings.client import ClientConfig
+from ..settings.producer import ProducerConfig
 from ..types import Compression, GroupMetadata, K_contra, OffsetAndMetadata, TopicPartition, V_contra
 from .counters import ProducerCounters
 from .failures import Failures, FailureStreams
@@ -25,7 +28,6 @@ from .partitioning.partitioner import DefaultPartitioner
 from .pipeline import Pipeline
 from .record import largest_pending_record
 from .record_calls import RecordCalls, bounded
-from .settings import ProducerSettings, configs
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ..cluster.otlp import MetricsReport
     from ..errors import KafkaError
     from ..net.metrics import BrokerTraffic
-    from ..settings.config import ProducerConfig
+    from ..settings.keywords import ProducerSettings
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
     from .transactions.detached_transaction import DetachedTransaction
@@ -84,8 +86,9 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__()
-        self.config: ProducerConfig
-        client_config, self.config = configs(bootstrap_servers, settings)
+        of_client, of_producer = sorted_settings(settings, ClientConfig, ProducerConfig)
+        client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
+        self.config: ProducerConfig = ProducerConfig(**of_producer)  # type: ignore[arg-type]
         codec = Compression.parse(self.config.compression)
         check_available(codec)
         check_level(codec, self.config.compression_level)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ..errors import ErrorCode, RecordTooLarge
 from ..protocol.records import HEADER_SIZE
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import Header
 
 RECORD_OVERHEAD: Final = 24

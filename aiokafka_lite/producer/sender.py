@@ -31,7 +31,7 @@ from ..errors import ConnectionLost, KafkaError
 from ..net.connection import Connection, Purpose
 from ..net.traffic import Latencies
 from ..protocol.messages import ProduceRequest, ProduceResponse
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from .answers import Answers, InFlightBatch
 from .batch import REQUEST_OVERHEAD
 from .dispatch import Dispatcher, Ready, ReadyQueue

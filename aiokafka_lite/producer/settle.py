@@ -23,7 +23,7 @@ from ..arguments import plural
 from ..cluster.client import Client
 from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
-from ..settings.config import ProducerConfig
+from ..settings.producer import ProducerConfig
 from ..types import TopicPartition
 from .batch import ProducerBatch
 from .counters import ProducerCounters

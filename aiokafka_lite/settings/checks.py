@@ -13,6 +13,9 @@ from ..errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
+KIB = 1024
+MIB = 1024 * KIB
+
 LONGEST = INT32_MAX / 1000
 """The longest time that requests can carry, in seconds: 24.8 days, sent as milliseconds in 32 bits."""
 
@@ -80,7 +83,7 @@ def log_unusual(name: str, value: float) -> None:
 
 
 def _in_words(value: float) -> str:
-    """Seconds as a time that people read, such as ``8.3 hours``."""
+    """Return seconds as a time that people read, such as ``8.3 hours``."""
     for unit, length in (("days", DAY), ("hours", HOUR), ("minutes", 60)):
         if value >= 2 * length:
             return f"{value / length:.3g} {unit}"
@@ -97,12 +100,12 @@ def pauses(settings: object, name: str) -> None:
     """Check a backoff: the first pause, and the longest pause, which has the same name with ``_max``."""
     longest = f"{name}_max"
     seconds(settings, name, longest, most=LONGEST_TIMER)
-    for each in (name, longest):
-        if getattr(settings, each) < SHORTEST_PAUSE:
-            raise wrong(each, f"a number of seconds >= {SHORTEST_PAUSE:g}", getattr(settings, each))
-    value, maximum = getattr(settings, name), getattr(settings, longest)
-    if value > maximum:
-        raise wrong(name, f"at most {longest}={maximum!r}", value)
+    pause, longest_pause = getattr(settings, name), getattr(settings, longest)
+    for setting, value in ((name, pause), (longest, longest_pause)):
+        if value < SHORTEST_PAUSE:
+            raise wrong(setting, f"a number of seconds >= {SHORTEST_PAUSE:g}", value)
+    if pause > longest_pause:
+        raise wrong(name, f"at most {longest}={longest_pause!r}", pause)
 
 
 def plain_strings(settings: object) -> None:

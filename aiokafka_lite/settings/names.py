@@ -36,11 +36,11 @@ _INSTEAD = {
 """Settings of other clients that do not exist here, and what to do instead."""
 
 
-def unknown_setting(name: str, known: Iterable[str]) -> ConfigurationError:
-    """Return the error for a keyword argument that is not in ``known``. It never shows the value, which may be a
-    password.
+def unknown_setting(name: str, settings: Iterable[str]) -> ConfigurationError:
+    """Return the error for a keyword argument that is not one of ``settings``. It never shows the value,
+    which may be a password.
     """
-    names = sorted(known)
+    names = sorted(settings)
     underscored = name.replace(".", "_")
     if name == "request_timeout_ms" and "delivery_timeout" in names:  # in aiokafka it ends a send
         meanings = "delivery_timeout for a send, request_timeout for a request"

@@ -188,11 +188,11 @@ def _read(setting: str, source: str) -> str:
         _check_line_breaks(setting, source, source)
         return source
     content = _content(setting, source)
-    named = f"{setting}{_named(source)}"
+    described = f"{setting}{_named(source)}"
     if content[:4] == b"\xfe\xed\xfe\xed":
-        raise ConfigurationError(f"{named} must be PEM, got a Java key store; {CONVERT_JKS}")
+        raise ConfigurationError(f"{described} must be PEM, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
-        raise ConfigurationError(f"{named} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
+        raise ConfigurationError(f"{described} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
     text = content.decode("latin-1")
     _check_line_breaks(setting, source, text)
     return text
@@ -250,7 +250,9 @@ def _lines(text: str) -> str:
 
 @contextlib.contextmanager
 def _as_file(source: str) -> Iterator[str]:
-    """A path for OpenSSL, which reads only files. PEM text is in a temporary file that only this user can read."""
+    """Yield a path for OpenSSL, which reads only files. PEM text goes to a temporary file that only this user can
+    read.
+    """
     if not is_pem(source):
         yield source
         return

@@ -19,13 +19,13 @@ _WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])
 def property_names(properties: Iterable[str]) -> dict[str, str]:
     """Return the property for each keyword argument: a name in ``properties`` if possible, otherwise the usual name."""
     usual = {MEANINGS[name].setting: name for name in reversed(MEANINGS)}
-    given = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
-    return {**usual, "group_id": "group.id", **given}
+    used = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
+    return {**usual, "group_id": "group.id", **used}
 
 
 @contextmanager
-def spelled(names: Mapping[str, str], given: Mapping[str, object]) -> Iterator[None]:
-    """Raise each ConfigurationError with the user's ``names`` of the settings. ``given`` are the user's values by name.
+def spelled(names: Mapping[str, str], values: Mapping[str, object]) -> Iterator[None]:
+    """Raise each ConfigurationError with the user's ``names`` of the settings. ``values`` are by these names.
 
     A name that ends in ``ms`` is in milliseconds, but the error speaks of seconds. If the user gave such a setting, the
     error begins with it: ``linger.ms=-1 is wrong: linger must be a number of seconds >= 0, got -0.001``.
@@ -33,20 +33,20 @@ def spelled(names: Mapping[str, str], given: Mapping[str, object]) -> Iterator[N
     try:
         yield
     except ConfigurationError as error:
-        text = respelled(str(error), names, given)
+        text = respelled(str(error), names, values)
         if text == str(error):
             raise
         raise ConfigurationError(text) from None
 
 
-def respelled(text: str, names: Mapping[str, str], given: Mapping[str, object]) -> str:
+def respelled(text: str, names: Mapping[str, str], values: Mapping[str, object]) -> str:
     """Return the text of an error with the user's names, as in ``spelled``. Quoted values stay as they are."""
     in_milliseconds = {setting: name for setting, name in names.items() if name.endswith(("_ms", ".ms"))}
     for word in _WORD.findall(text):
         name = in_milliseconds.get(word)
-        if name is not None and name in given:
-            return f"{name}={given[name]} is wrong: {text}"
-    return _WORD.sub(lambda found: _name(found[0], names, in_milliseconds), text)
+        if name is not None and name in values:
+            return f"{name}={values[name]} is wrong: {text}"
+    return _WORD.sub(lambda word: _name(word[0], names, in_milliseconds), text)
 
 
 def _name(word: str, names: Mapping[str, str], unchanged: Container[str]) -> str:

@@ -11,9 +11,9 @@ from ..aio.retry import is_refusal
 from ..cluster.client import Client
 from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse, ShareFetchResponsePartition
+from ..settings.share import ShareConfig
 from ..types import TopicPartition
 from .acquired import AcquiredRecords, check_acquired
-from .config import ShareConfig
 from .counters import ShareCounters
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight
 from .requests import may_acknowledge_again, may_fetch_again

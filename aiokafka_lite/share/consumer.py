@@ -14,12 +14,13 @@ from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..serialization.deserializer import Deserializer
+from ..settings.keywords import ShareConsumerSettings
 from ..types import K, Names, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
 from .core import ShareCore
 from .deserializing import OnShareDeserializationError, ShareDeserializing
 from .results import AcknowledgementResult, OnAcknowledged
-from .settings import ShareConsumerSettings, share_options
+from .settings import share_options
 
 if TYPE_CHECKING:
     from ..cluster.health import Health

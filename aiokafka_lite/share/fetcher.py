@@ -33,10 +33,10 @@ from ..cluster.client import Client
 from ..errors import BrokerError, ConnectionLost, ErrorCode, KafkaError, error_for
 from ..net.connection import Connection, Purpose
 from ..protocol.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from ..settings.share import ShareConfig
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .answers import Renewal, Results, ShareAnswers
-from .config import ShareConfig
 from .counters import ShareCounters, counted
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
 from .outbox import Outbox

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from ..aio.pace import Pace
-from .config import ShareConfig
+from ..settings.share import ShareConfig
 
 logger = logging.getLogger(__name__)
 

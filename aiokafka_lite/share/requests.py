@@ -16,8 +16,8 @@ from ..protocol.messages import (
     ShareFetchRequestPartition,
     ShareFetchRequestTopic,
 )
+from ..settings.share import ShareConfig
 from .acknowledgements import AcknowledgeType, SettledRange, acknowledgement_batches
-from .config import ShareConfig
 from .in_flight import Acknowledgements
 from .session import ShareSessionRequest, TopicIdPartition
 

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import fields
 
 from ..cluster.client import Client
-from ..settings.config import ClientConfig, ConsumerConfig
+from ..settings.client import ClientConfig
+from ..settings.consumer import ConsumerConfig
 from ..settings.properties import consumer_settings
 from .options import Properties
 from .worker_loop import WorkerLoop

@@ -38,7 +38,8 @@ from ..errors import ErrorCode, KafkaError, KafkaTimeout, OffsetOutOfRange, Unkn
 from ..net.connection import Purpose
 from ..protocol.messages import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse
 from ..protocol.schema import ZERO_UUID
-from ..settings.config import MIB, ConsumerConfig
+from ..settings.checks import MIB
+from ..settings.consumer import ConsumerConfig
 from ..types import IsolationLevel, TopicPartition
 from .offsets import Range, Task, TopicIds, recreated
 

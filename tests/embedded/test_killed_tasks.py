@@ -43,7 +43,7 @@ from aiokafka_lite.protocol.messages import (
     ShareAcknowledgeRequest,
     TxnOffsetCommitRequest,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import GroupMetadata, Record
 from tests.virtual import in_virtual_time
 from tests.waiting import until

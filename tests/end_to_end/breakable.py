@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.real.jvm_cluster import JvmCluster, NodeState
 from tests.waiting import DEADLINE
 

@@ -16,7 +16,7 @@ from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.errors import UnknownTopic
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import NEWEST, brokers, release
 from tests.real.report import BROKERS

@@ -40,7 +40,8 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequestAssignment,
 )
 from aiokafka_lite.protocol.schema import Request, Response
-from aiokafka_lite.settings.config import ClientConfig, GroupProtocolName
+from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.settings.group import GroupProtocolName
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.test_groups import write
 from tests.end_to_end.test_share_group_requests import connection

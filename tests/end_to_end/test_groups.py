@@ -29,7 +29,7 @@ from aiokafka_lite.group import (
     RoundRobinStrategy,
     StickyStrategy,
 )
-from aiokafka_lite.settings.config import GroupProtocolName
+from aiokafka_lite.settings.group import GroupProtocolName
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.reading import take
 from tests.real.releases import NEWEST, since

@@ -14,7 +14,7 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.settings.config import GroupProtocolName
+from aiokafka_lite.settings.group import GroupProtocolName
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.test_groups import OURS, new_group, settled, write
 from tests.real.jvm import java_problem, run_tool

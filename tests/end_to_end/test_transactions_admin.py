@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestTopic,
 )
 from aiokafka_lite.protocol.records.build import BatchBuilder
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
 from tests.real.jvm import java_problem, run_tool

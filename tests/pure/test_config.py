@@ -9,7 +9,10 @@ import pytest
 
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.settings import checks as setting_checks
-from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
+from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.settings.consumer import ConsumerConfig
+from aiokafka_lite.settings.group import GroupConfig
+from aiokafka_lite.settings.producer import ProducerConfig
 from aiokafka_lite.types import Compression
 
 

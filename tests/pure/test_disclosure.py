@@ -28,8 +28,8 @@ from aiokafka_lite.cli.terminal.arguments import name_value
 from aiokafka_lite.embedded import Security
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.schemas import SchemaRegistryClient
-from aiokafka_lite.settings import properties
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings import properties, property_logins
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.settings.security import Secret
 from aiokafka_lite.spark import options
 
@@ -188,7 +188,10 @@ def test_no_error_of_properties_quotes_what_may_be_a_secret(
 ) -> None:
     value = SHAPES[shape]
     names = [name for name in properties.MEANINGS if name.startswith(("ssl.", "sasl.", "security."))]
-    names += ["sasl.jaas.config", *(name for name in properties._APART if name.startswith(("ssl.", "sasl.")))]
+    names += [
+        "sasl.jaas.config",
+        *(name for name in property_logins.LOGIN_PROPERTIES if name.startswith(("ssl.", "sasl."))),
+    ]
     leaks = []
     for name in {*names, "bootstrap.servers"} - {"sasl.username"}:
         given = {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", name: value}

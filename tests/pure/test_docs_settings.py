@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from dataclasses import fields
+from typing import get_args
 
 import list_settings
 import pytest
 
 from aiokafka_lite import Admin, Consumer, ConsumerGroup, Producer, ShareConsumer
-from aiokafka_lite.settings import config
-from aiokafka_lite.share import config as share_config
+from aiokafka_lite.settings import client, consumer, group, java, keywords, producer, share
+from aiokafka_lite.types import Compression, CompressionName
 
 CONFIGURATIONS = [configuration for configuration, _, _ in list_settings.CONFIGURATIONS]
 each_configuration = pytest.mark.parametrize(
-    "configuration", CONFIGURATIONS, ids=lambda configuration: configuration.__name__
+    "configuration", CONFIGURATIONS, ids=[kind.__name__ for kind in CONFIGURATIONS]
 )
 
 
@@ -23,35 +23,45 @@ def test_the_page_is_what_the_configurations_say() -> None:
     assert list_settings.PAGE.read_text(encoding="utf-8") == list_settings.page(), "run: python docs/list_settings.py"
 
 
-@pytest.mark.parametrize("settings", list_settings.HOVERED, ids=lambda settings: settings.__name__)
-def test_an_editor_shows_the_description_and_the_default_of_each_keyword_argument(settings: type) -> None:
-    source = list_settings.source_of(settings).read_text(encoding="utf-8")
-    assert source == list_settings.with_docstrings(settings), "run: python docs/list_settings.py"
-    described = list_settings.docstrings(settings)
-    inherited = set() if settings is config.ClientSettings else set(config.ClientSettings.__annotations__)
-    assert set(described) == set(settings.__annotations__) - inherited
-    assert all(" Default: " in text for text in described.values())
+def test_the_keyword_arguments_are_the_fields_of_the_configurations() -> None:
+    """A setting without a keyword argument would be refused by users' type checkers, and the other way round."""
+    source = list_settings.KEYWORDS.read_text(encoding="utf-8")
+    assert source == list_settings.keywords(), "run: python docs/list_settings.py"
+    constructors = (keywords.ProducerSettings, keywords.ConsumerSettings, keywords.ShareConsumerSettings)
+    names = {name for constructor in constructors for name in constructor.__annotations__}
+    assert names | set(list_settings.ARGUMENTS) == {
+        field.name for configuration in CONFIGURATIONS for field in fields(configuration)
+    }
 
 
 def test_every_configuration_is_on_the_page() -> None:
-    classes = {
+    defined = {
         value
-        for module in (config, share_config)
+        for module in (client, producer, consumer, group, share)
         for name, value in vars(module).items()
         if name.endswith("Config") and isinstance(value, type)
     }
-    assert classes == set(CONFIGURATIONS)
+    assert defined == set(CONFIGURATIONS)
+
+
+def test_every_codec_has_a_name_for_type_checkers() -> None:
+    assert get_args(CompressionName) == tuple(codec.name.lower() for codec in Compression)
 
 
 @each_configuration
 def test_every_setting_has_a_docstring_that_is_a_sentence(configuration: type) -> None:
-    said = list_settings.docstrings(configuration)
-    assert [field.name for field in fields(configuration) if not said.get(field.name, "").endswith(".")] == []
+    docstrings = list_settings.docstrings(configuration)
+    assert [field.name for field in fields(configuration) if not docstrings.get(field.name, "").endswith(".")] == []
 
 
-def test_every_setting_has_its_line_in_the_table_of_javas_defaults() -> None:
-    settings = {field.name for configuration in CONFIGURATIONS for field in fields(configuration)}
-    assert settings == set(list_settings.JAVA), "the table JAVA in docs/list_settings.py"
+@each_configuration
+def test_every_setting_names_its_counterpart_in_javas_client(configuration: type) -> None:
+    missing = [
+        field.name
+        for field in fields(configuration)
+        if len(list_settings.notes(configuration, field.name, java.Java)) != 1
+    ]
+    assert missing == [], "annotate the field with Java(name), or with Java(None)"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +80,10 @@ def test_defaults_are_printed_with_their_units(name: str, value: object, printed
     assert list_settings.shown(name, value) == printed
 
 
-@pytest.mark.parametrize("client", [Admin, Consumer, ConsumerGroup, Producer, ShareConsumer])
-def test_every_setting_of_a_constructor_is_described(client: type) -> None:
+@pytest.mark.parametrize("constructor", [Admin, Consumer, ConsumerGroup, Producer, ShareConsumer])
+def test_every_setting_of_a_constructor_is_described(constructor: type) -> None:
     """docs/show_settings.py writes them into the signatures of the reference."""
-    annotation = inspect.signature(client).parameters["settings"].annotation
-    accepted = getattr(sys.modules[client.__module__], annotation.removeprefix("Unpack[").removesuffix("]"))
+    annotation = inspect.signature(constructor).parameters["settings"].annotation
+    accepted = getattr(keywords, annotation.removeprefix("Unpack[").removesuffix("]"))
     described = {field.name for configuration in CONFIGURATIONS for field in fields(configuration)}
     assert set(accepted.__annotations__) - described == set()

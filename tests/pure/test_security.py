@@ -23,7 +23,7 @@ from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.net.connector import TcpConnector
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.settings.properties import client_settings
 from aiokafka_lite.settings.security import Secret
 

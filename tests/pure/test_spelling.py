@@ -15,9 +15,12 @@ from aiokafka_lite.arguments import must_be
 from aiokafka_lite.cli.terminal.connection import ConnectionOptions
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka_lite.errors import ConfigurationError
-from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig
+from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.settings.consumer import ConsumerConfig
+from aiokafka_lite.settings.group import GroupConfig
+from aiokafka_lite.settings.producer import ProducerConfig
+from aiokafka_lite.settings.share import ShareConfig
 from aiokafka_lite.settings.spelling import respelled
-from aiokafka_lite.share.config import ShareConfig
 from aiokafka_lite.spark.connection import client_config, consumer_config
 from aiokafka_lite.spark.options import Properties
 from aiokafka_lite.spark.writing import make_producer

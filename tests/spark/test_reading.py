@@ -11,7 +11,8 @@ from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import KafkaTimeout, UnknownTopic
-from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig
+from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.settings.consumer import ConsumerConfig
 from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import RangeReader

@@ -18,7 +18,8 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange, UnknownTopic
 from aiokafka_lite.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.protocol.schema import ZERO_UUID
-from aiokafka_lite.settings.config import ClientConfig, ConsumerConfig
+from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.settings.consumer import ConsumerConfig
 from aiokafka_lite.spark import reading
 from aiokafka_lite.spark.offsets import Range, topic_ids_of
 from aiokafka_lite.spark.reading import RangeReader

@@ -98,9 +98,9 @@ class ConnectionOptions:
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
         """Return a client that reads as a member of a share group. The command accepts the records."""
+        from ...settings.keywords import ShareConsumerSettings
         from ...settings.properties import consumer_settings
         from ...share import ShareConsumer
-        from ...share.settings import ShareConsumerSettings
 
         supported = {"bootstrap_servers", *ShareConsumerSettings.__annotations__}
         properties = self.all_properties()

@@ -14,7 +14,7 @@ from typing import NoReturn, Unpack
 import anyio
 
 from ... import admin as native
-from ...settings.config import ClientConfig
+from ...settings.client import ClientConfig
 from .cluster import ClusterMetadata, fetch
 from .errors import IllegalStateError, KafkaError, connecting, missing, translating
 from .protocol import MetadataRequest, MetadataResponse

@@ -34,7 +34,7 @@ from ...protocol.messages import (
     OffsetForLeaderEpochResponsePartition,
 )
 from ...protocol.records import split_batches
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from ...types import IsolationLevel, TopicPartition
 from ..chunk import NONE_ABORTED, AbortedTransactions
 from ..partition import AssignedPartition

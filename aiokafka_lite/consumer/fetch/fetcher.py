@@ -31,7 +31,7 @@ from ...errors import ErrorCode, KafkaError, error_for
 from ...net.connection import Purpose
 from ...protocol.framing import FrameTooLarge
 from ...protocol.messages import FetchRequest, OffsetForLeaderEpochRequest
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from ..counters import FetchCounters
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS, FetchAnswers

@@ -11,7 +11,7 @@ from ...aio.freed_memory import keep_freed_memory
 from ...cluster.client import Client
 from ...cluster.metadata import ClusterView
 from ...protocol.schema import ZERO_UUID
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from ...types import TopicPartition
 from ..counters import FetchCounters
 from ..partition import AssignedPartition

@@ -29,7 +29,7 @@ from ...cluster.client import Client
 from ...cluster.metadata import ClusterView, TopicView
 from ...errors import ErrorCode, KafkaError, NoOffsetForPartition, OffsetOutOfRange, error_for
 from ...net.connection import Purpose
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from ...types import TopicPartition
 from ..offsets import (
     EARLIEST,

@@ -11,7 +11,7 @@ from ...protocol.messages import (
     FetchRequestPartition,
     FetchRequestTopic,
 )
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from .plan import FetchKey, FetchPlan, FetchTarget
 from .session import FINAL, SessionRequest
 

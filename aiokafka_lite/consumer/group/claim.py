@@ -13,7 +13,7 @@ from ...aio.light_event import LightEvent
 from ...aio.retry import Backoff
 from ...arguments import offset as checked_offset
 from ...errors import IllegalStateError, KafkaError
-from ...settings.config import ConsumerConfig
+from ...settings.consumer import ConsumerConfig
 from ...types import K, Record, TopicPartition, V
 from ..chunk import Chunk
 from ..deserializing import Deserializing

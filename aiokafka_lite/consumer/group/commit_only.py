@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ...cluster.client import Client
 from ...group.handover import COMMIT_TIMEOUT_AT_CLOSE
 from ...group.offsets import Offsets
-from ...settings.config import GroupConfig
+from ...settings.group import GroupConfig
 from ...types import TopicPartition
 from ..interceptor import ConsumerInterceptors
 from ..partition import AssignedPartition

@@ -29,11 +29,12 @@ from ...group.strategies import AssignmentStrategy, checked_strategies
 from ...method_names import CONSUMER_GROUP, named_elsewhere
 from ...net.connector import Connector
 from ...serialization.deserializer import Deserializer
+from ...settings.keywords import ConsumerSettings
 from ...types import K, Names, V
 from ..deserializing import Deserializing, OnDeserializationError
 from ..interceptor import ConsumerInterceptor
 from ..position import OnOffsetReset
-from ..settings import ConsumerSettings, checked_topics, reading_options, strategies_of
+from ..settings import checked_topics, reading_options, strategies_of
 from .handler import ConsumerGroupHandler
 from .run import GroupRun
 

@@ -21,7 +21,7 @@ from ...group.member_runner import MemberRunner
 from ...group.offsets import Offsets
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
-from ...settings.config import GroupConfig
+from ...settings.group import GroupConfig
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..interceptor import ConsumerInterceptors
 from ..partition import AssignedPartition

@@ -10,7 +10,7 @@ from ...group.events import NO_MEMBER, Identity
 from ...group.member_runner import MemberRunner
 from ...group.offsets import CommitResult, Offsets
 from ...group.topic_watcher import Topics
-from ...settings.config import GroupConfig
+from ...settings.group import GroupConfig
 from ...types import GroupMetadata as GroupMetadata
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
 from ..interceptor import ConsumerInterceptors

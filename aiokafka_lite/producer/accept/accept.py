@@ -25,7 +25,7 @@ from ...cluster.topics import check_topic_name
 from ...errors import BufferFull, IllegalStateError, KafkaError
 from ...serialization.headers import Headers, headers_of
 from ...serialization.serializer import MustAwait, Serialization, serialize_async
-from ...settings.config import ProducerConfig
+from ...settings.producer import ProducerConfig
 from ...types import Header
 from ..admission import Admission
 from ..buffer_memory import BufferMemory

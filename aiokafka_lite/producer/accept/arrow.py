@@ -15,7 +15,7 @@ from ...errors import IllegalStateError, SerializationError
 from ...extras import extra
 from ...protocol.records.columns import Rows, by_number
 from ...protocol.records.murmur2 import partitions_for_keys
-from ...settings.config import ProducerConfig
+from ...settings.producer import ProducerConfig
 from ..accumulator import Accumulator
 from ..admission import Admission
 from ..batch import BatchFactory, ProducerBatch

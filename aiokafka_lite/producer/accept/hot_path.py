@@ -16,7 +16,7 @@ from ...cluster.topics import check_topic_name
 from ...errors import KafkaError, KafkaTimeout, SerializationError
 from ...serialization.headers import Headers, headers_of
 from ...serialization.serializer import MustAwait, Serialization, serialize
-from ...settings.config import ProducerConfig
+from ...settings.producer import ProducerConfig
 from ...types import Header
 from ..accumulator import Accumulator, wrong_partition
 from ..admission import Admission

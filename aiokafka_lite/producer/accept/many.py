@@ -25,7 +25,7 @@ from ...arguments import INT64_MAX, shown
 from ...errors import BrokerError, IllegalStateError, SerializationError
 from ...protocol.records import RecordLists
 from ...serialization.headers import Headers, headers_of
-from ...settings.config import ProducerConfig
+from ...settings.producer import ProducerConfig
 from ...types import Header
 from ..accumulator import Accumulator
 from ..admission import Admission

@@ -34,7 +34,7 @@ from ...arguments import check_timeout, must_be, plural, text, whole
 from ...arguments import offsets as checked_offsets
 from ...cluster.client import Client
 from ...errors import ErrorCode, IllegalStateError, KafkaError, ProducerFenced, TransactionAborted
-from ...settings.config import ProducerConfig
+from ...settings.producer import ProducerConfig
 from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..accumulator import Accumulator, Spawn
 from ..admission import Admission

@@ -14,7 +14,7 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.virtual import in_virtual_time
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)

@@ -23,7 +23,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.net.connector import Connector
 from aiokafka_lite.protocol.messages import MetadataRequest
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cluster.simulation import (
     CountingConnector,

@@ -40,7 +40,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     ShareGroupHeartbeatRequest,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.waiting import until
 
 NAMED_WITHIN = 30.0

@@ -34,7 +34,7 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.logs import fill
 from tests.embedded.group.members import ORDERS, each_protocol, member_of, now, read_all, until_stable

@@ -16,7 +16,7 @@ from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.net.broker import Broker
 from aiokafka_lite.net.connector import TcpConnector
 from aiokafka_lite.protocol.messages import MetadataResponseBroker
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import Node, TopicPartition
 
 NAME = "kafka.test"

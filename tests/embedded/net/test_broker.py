@@ -16,7 +16,7 @@ from aiokafka_lite.errors import ConnectionLost, KafkaError, KafkaTimeout, Proto
 from aiokafka_lite.net.broker import Broker, Purpose
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import ApiVersionsRequest
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import Node
 from tests.embedded.net.scripted import HEARTBEAT, Owner, Peer, Served, only_versions, usual
 from tests.virtual import in_virtual_time

@@ -37,7 +37,7 @@ from aiokafka_lite.protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.state_machine import ConnectionState
 from aiokafka_lite.types import Node
 from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, usual

@@ -20,7 +20,7 @@ from aiokafka_lite.producer.transactions.detached_transaction import (
     end_detached,
 )
 from aiokafka_lite.protocol.messages import OffsetFetchRequest
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
 
 

@@ -20,7 +20,7 @@ from aiokafka_lite.embedded.closing_log import ClosingLog
 from aiokafka_lite.embedded.security.certificates import distinguished_name
 from aiokafka_lite.embedded.settings.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
-from aiokafka_lite.settings.config import ClientConfig
+from aiokafka_lite.settings.client import ClientConfig
 from tests.waiting import until
 
 USERS = {"alice": "alice-secret"}

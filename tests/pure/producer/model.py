@@ -13,7 +13,7 @@ from aiokafka_lite.producer.partition import Next, PartitionProducer, PartitionS
 from aiokafka_lite.producer.partition_batches import Sealed
 from aiokafka_lite.producer.producer_ids import ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.protocol.records import BatchBuilder, RecordBatch
-from aiokafka_lite.settings.config import ProducerConfig
+from aiokafka_lite.settings.producer import ProducerConfig
 from aiokafka_lite.types import TopicPartition
 
 WINDOW = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiokafka_lite.errors import ErrorCode, error_for
+from aiokafka_lite.settings.share import ShareConfig
 from aiokafka_lite.share.acknowledgements import AcknowledgeType
-from aiokafka_lite.share.config import ShareConfig
 from aiokafka_lite.share.in_flight import Acknowledgements, Acquisition
 from aiokafka_lite.share.requests import (
     acknowledge_request,

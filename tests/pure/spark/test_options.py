@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from aiokafka_lite.errors import ConfigurationError
-from aiokafka_lite.settings.config import MIB, ConsumerConfig
+from aiokafka_lite.settings.checks import MIB
+from aiokafka_lite.settings.consumer import ConsumerConfig
 from aiokafka_lite.spark import options
 from aiokafka_lite.spark.bounds import (
     AssignStrategy,

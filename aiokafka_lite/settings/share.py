@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from ..settings.checks import filled, one_of, plain_strings, seconds, switch, whole
-from ..settings.config import MIB
+from .checks import MIB, filled, one_of, plain_strings, seconds, switch, whole
+from .java import Java
 
 AcknowledgementMode = Literal["implicit", "explicit"]
 AcquireMode = Literal["batch_optimized", "record_limit"]
@@ -24,30 +24,30 @@ class ShareConfig:
     isolation level, the acquisition lock, the limit of deliveries.
     """
 
-    group_id: str
+    group_id: Annotated[str, Java("group.id")]
     """The name of the share group."""
-    acknowledgement_mode: AcknowledgementMode = "implicit"
+    acknowledgement_mode: Annotated[AcknowledgementMode, Java("share.acknowledgement.mode")] = "implicit"
     """``"implicit"``: the next read accepts the records that were returned and not acknowledged. ``"explicit"``: the
     user acknowledges each record before the next read."""
-    acquire_mode: AcquireMode = "batch_optimized"
+    acquire_mode: Annotated[AcquireMode, Java("share.acquire.mode")] = "batch_optimized"
     """``"batch_optimized"``: brokers acquire whole batches, so a fetch may return more than ``max_fetch_records``.
     ``"record_limit"``: never more (KIP-1206, Kafka 4.2; older brokers ignore it)."""
-    max_fetch_records: int = 500
+    max_fetch_records: Annotated[int, Java("max.poll.records")] = 500
     """The maximum number of records that one fetch acquires at one broker, from 1 to 10,000. Java's share consumer
     calls it ``max.poll.records``."""
-    fetch_min_bytes: int = 1
+    fetch_min_bytes: Annotated[int, Java("fetch.min.bytes")] = 1
     """Bytes that a broker collects before it responds to a fetch."""
-    fetch_max_bytes: int = 50 * MIB
+    fetch_max_bytes: Annotated[int, Java("fetch.max.bytes")] = 50 * MIB
     """The maximum number of bytes in one response, less than ``max_response_size``."""
-    fetch_max_wait: float = 0.5
+    fetch_max_wait: Annotated[float, Java("fetch.max.wait.ms")] = 0.5
     """Seconds that a broker waits for ``fetch_min_bytes``. Acknowledgements to this broker wait for the same time."""
-    renew_locks_for: float = 300.0
+    renew_locks_for: Annotated[float, Java(None)] = 300.0
     """Seconds for which the client renews the locks of the records of one read (KIP-1222, Kafka 4.2). They begin again
     when the program acknowledges one of them. After that, the locks end, and the records are delivered again. 0 renews
     no lock."""
-    check_crcs: bool = True
+    check_crcs: Annotated[bool, Java("check.crcs")] = True
     """Whether the checksums of batches are verified."""
-    max_decompressed_size: int = 128 * MIB
+    max_decompressed_size: Annotated[int, Java(None)] = 128 * MIB
     """The maximum number of bytes of one batch after decompression. A larger batch raises CorruptRecord."""
 
     def __post_init__(self) -> None:
