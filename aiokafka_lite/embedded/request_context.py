@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .client_telemetry import ClientTelemetry
 from .coordinators.groups.coordinator import GroupCoordinator
+from .coordinators.groups.heartbeat_group import GroupRefusal
 from .coordinators.share.groups import HostedShareGroups
 from .coordinators.share.partitions import SharePartitions
 from .coordinators.share.session import ShareSessions
@@ -32,7 +34,7 @@ from .coordinators.transactions.requests import TransactionRequests
 from .error_responses import error_response
 from .metadata.broker_loggers import BrokerLoggers
 from .metadata.changes import ClusterChanges
-from .metadata.controller import Controller, Registration
+from .metadata.controller import Controller, Refused, Registration
 from .metadata.leadership import PartitionLeadership
 from .metadata.topics import PartitionKey
 from .metadata.view import MetadataView
@@ -263,6 +265,17 @@ class RequestContext:
         partition = self.replica(key, operation)
         partition.require_leader(leader_epoch)
         return partition
+
+
+@contextmanager
+def refusal_in(answer: Any) -> Iterator[None]:
+    """Put the refusal that ends the block into the error fields of ``answer``, a response or a part of one."""
+    try:
+        yield
+    except (Refused, NotLeader) as refusal:
+        answer.error_code, answer.error_message = refusal.code, str(refusal)
+    except GroupRefusal as refusal:
+        answer.error_code, answer.error_message = refusal.error, refusal.text
 
 
 def do_step(context: RequestContext, work: LongWork) -> bool:

@@ -71,14 +71,15 @@ class CoordinatorLog:
         return 0 if partition is None else partition.log.end_offset
 
     def is_replicated(self, name: str, end_offset: int) -> bool:
-        """Return whether the replicas have all records of the name's partition before ``end_offset``. A new leader may
-        have fewer records: the others are lost, and the replicas need only the records of this leader.
+        """Return whether the replicas have all records of the name's partition before ``end_offset``.
+
+        A new leader may have fewer records. The others are lost, so the replicas need only the records of this leader.
         """
         partition = self._replica_manager.partitions.get(self._key(name))
         return partition is None or partition.log.high_watermark >= min(end_offset, partition.log.end_offset)
 
     def append(self, name: str, rows: Rows) -> None:
-        """Write, without waiting for the replicas."""
+        """Write rows. Does not wait for the replicas, and logs an error."""
         key = self._key(name)
         statuses = self._replica_manager.append_to_local_log(
             1, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True

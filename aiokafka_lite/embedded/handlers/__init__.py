@@ -24,7 +24,6 @@ from . import (  # noqa: F401
     metadata,
     offsets,
     produce,
-    producer_id,
     quotas,
     sasl,
     scram_users,
@@ -33,9 +32,7 @@ from . import (  # noqa: F401
     share_offsets,
     streams_groups,
     telemetry,
-    topic_partitions,
     topics,
-    transactional_offsets,
     transactions,
 )
 

@@ -38,7 +38,7 @@ from ...protocol.messages import (
 )
 from ..error_responses import error_response
 from ..metadata.controller import Refused
-from ..request_context import Answer, CloseConnection, RequestContext, handles
+from ..request_context import Answer, CloseConnection, RequestContext, handles, refusal_in
 
 UNKNOWN = 0
 
@@ -83,11 +83,9 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
     results = []
     for binding in bindings:
         result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
-        try:
+        with refusal_in(result):
             _check(binding)
             acls.create(binding)
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     context.broker.controller.metadata_changed()
     return CreateAclsResponse(results=results)
@@ -103,13 +101,11 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
     doomed: dict[AclBinding, None] = {}
     for acl_filter in filters:
         result = DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
-        try:
+        with refusal_in(result):
             _check_filter(acl_filter)
             matching = acls.find(acl_filter)
             doomed.update(dict.fromkeys(matching))
             result.matching_acls = [_deleted(binding) for binding in matching]
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     acls.delete(doomed)  # after all filters: as in Kafka, two filters may find the same ACL
     context.broker.controller.metadata_changed()
@@ -167,14 +163,15 @@ def _check(binding: AclBinding) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not binding.resource_name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
-    if binding.resource_type is AclResourceType.UNKNOWN:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid resourceType {binding.resource_type.name}")
-    if binding.pattern_type is AclPatternType.UNKNOWN:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid patternType {binding.pattern_type.name}")
-    if binding.operation is AclOperation.UNKNOWN:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid operation {binding.operation.name}")
-    if binding.permission is AclPermission.UNKNOWN:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid permissionType {binding.permission.name}")
+    unknown = {
+        "resourceType": binding.resource_type is AclResourceType.UNKNOWN,
+        "patternType": binding.pattern_type is AclPatternType.UNKNOWN,
+        "operation": binding.operation is AclOperation.UNKNOWN,
+        "permissionType": binding.permission is AclPermission.UNKNOWN,
+    }
+    for name, is_unknown in unknown.items():
+        if is_unknown:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid {name} UNKNOWN")
     if ":" not in binding.principal:
         raise Refused(
             ErrorCode.INVALID_REQUEST,

@@ -37,7 +37,7 @@ from ...protocol.schema import ZERO_UUID
 from ..metadata.controller import Refused, Registration
 from ..metadata.features import UpgradeType
 from ..metadata.topics import METADATA_TOPIC
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -120,11 +120,8 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
         feature_update.feature: (feature_update.max_version_level, _type(feature_update, typed))
         for feature_update in request.feature_updates
     }
-    try:
+    with refusal_in(response):
         context.broker.changes.update_features(changes, validate_only=request.validate_only)
-    except Refused as refusal:
-        response.error_code, response.error_message = refusal.code, str(refusal)
-    else:
         response.results = [
             UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message="NONE") for name in changes
         ]
@@ -140,46 +137,40 @@ def _type(change: UpdateFeaturesFeature, typed: bool) -> int:
 @handles(UnregisterBrokerRequest, requires=AclOperation.ALTER)
 def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
-    try:
+    with refusal_in(response):
         context.broker.controller.unregister(request.broker_id)
-    except Refused as refusal:
-        response.error_code, response.error_message = refusal.code, str(refusal)
     return response
 
 
 @handles(AddRaftVoterRequest, requires=AclOperation.ALTER)
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     response = AddRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
-    try:
-        _check_cluster(context, request.cluster_id)
+    with refusal_in(response):
+        problem = None
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID or not request.listeners:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a voter must have an id, a directory id and a listener")
-        if all(listener.name != CONTROLLER_LISTENER for listener in request.listeners):
-            text = f"the voter has no address for the listener {CONTROLLER_LISTENER}"
-            raise Refused(ErrorCode.INVALID_REQUEST, text)
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _STATIC.format("adding"))
-    except Refused as refusal:
-        response.error_code, response.error_message = refusal.code, str(refusal)
+            problem = "a voter must have an id, a directory id and a listener"
+        elif all(listener.name != CONTROLLER_LISTENER for listener in request.listeners):
+            problem = f"the voter has no address for the listener {CONTROLLER_LISTENER}"
+        _refuse_voter(context, request.cluster_id, problem, "adding")
     return response
 
 
 @handles(RemoveRaftVoterRequest, requires=AclOperation.ALTER)
 def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     response = RemoveRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
-    try:
-        _check_cluster(context, request.cluster_id)
-        if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-            raise Refused(ErrorCode.INVALID_REQUEST, "a voter must have an id and a directory id")
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _STATIC.format("removing"))
-    except Refused as refusal:
-        response.error_code, response.error_message = refusal.code, str(refusal)
+    with refusal_in(response):
+        is_incomplete = request.voter_id < 0 or request.voter_directory_id == ZERO_UUID
+        problem = "a voter must have an id and a directory id" if is_incomplete else None
+        _refuse_voter(context, request.cluster_id, problem, "removing")
     return response
 
 
-_STATIC = "Cluster doesn't support {} voter because the kraft.version feature is 0"
-"""Kafka's words, because kafka-metadata-quorum.sh prints them."""
-
-
-def _check_cluster(context: RequestContext, cluster_id: str | None) -> None:
+def _refuse_voter(context: RequestContext, cluster_id: str | None, problem: str | None, change: str) -> None:
+    """Raise Refused: for another cluster, for the problem of the request, or because the quorum is static."""
     if cluster_id is not None and cluster_id != context.broker.cluster_id:
         raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.broker.cluster_id}")
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, problem)
+    # Kafka's words, because kafka-metadata-quorum.sh prints them.
+    text = f"Cluster doesn't support {change} voter because the kraft.version feature is 0"
+    raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)

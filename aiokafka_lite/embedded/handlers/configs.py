@@ -41,7 +41,7 @@ from ...protocol.messages import (
 )
 from ..metadata.controller import Refused
 from ..metadata.topics import is_legal_name
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 from ..security.authorizer import CLUSTER, Resource
 from ..settings.broker_keys import BROKER_KEYS
 from ..settings.configs import (
@@ -97,7 +97,7 @@ def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = _refused(resource, ErrorCode.NONE, "")  # as Kafka; the other APIs have null
-    try:
+    with refusal_in(result):
         _allow(context, resource.resource_type, resource.resource_name, AclOperation.DESCRIBE_CONFIGS)
         if resource.resource_type == BROKER_LOGGER:
             result.configs = _loggers(context, resource)
@@ -105,8 +105,6 @@ def _describe(
         for name, key, synonyms in _settings(context, resource.resource_type, resource.resource_name):
             if not resource.configuration_keys or name in resource.configuration_keys:
                 result.configs.append(_setting(context, request, name, key, synonyms))
-    except Refused as refusal:
-        result.error_code, result.error_message = refusal.code, str(refusal)
     return result
 
 
@@ -200,21 +198,17 @@ def _shown(key: ConfigKey, value: str | None) -> str | None:
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     responses = []
     for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
         answer = AlterConfigsResponseResource(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
+            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
         )
-        try:
-            _check_names(context, resource.resource_type, resource.resource_name, _names(resource.configs))
+        with refusal_in(answer):
+            _check_names(context, kind, name, _names(resource.configs))
             nulls = [config.name for config in resource.configs if config.value is None]
             if nulls:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(nulls)} must have a value")
             values = {config.name: config.value for config in resource.configs if config.value is not None}
-            _replace(context, resource.resource_type, resource.resource_name, values, request.validate_only)
-        except Refused as refusal:
-            answer.error_code, answer.error_message = refusal.code, str(refusal)
+            _replace(context, kind, name, values, request.validate_only)
         responses.append(answer)
     return AlterConfigsResponse(responses=responses)
 
@@ -225,17 +219,13 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     responses = []
     for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
         answer = IncrementalAlterConfigsResponseResource(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
+            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
         )
-        try:
-            change = _change_loggers if resource.resource_type == BROKER_LOGGER else _change_settings
+        with refusal_in(answer):
+            change = _change_loggers if kind == BROKER_LOGGER else _change_settings
             change(context, resource, request.validate_only)
-        except Refused as refusal:
-            answer.error_code, answer.error_message = refusal.code, str(refusal)
         responses.append(answer)
     return IncrementalAlterConfigsResponse(responses=responses)
 

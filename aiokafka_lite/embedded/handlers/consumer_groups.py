@@ -43,7 +43,7 @@ async def consumer_group_heartbeat(
     groups = context.broker.groups
     try:
         _check_permissions(context, request)
-        _check_request(request, groups.assignors(), context.version)
+        _check_request(request, groups.hosted.assignors(), context.version)
         if context.broker.share_groups.find(request.group_id) is not None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch in (LEAVE, LEAVE_STATIC):

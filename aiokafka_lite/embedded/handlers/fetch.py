@@ -18,6 +18,9 @@ first batch is returned whole, however large, so that a reader always makes prog
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -29,6 +32,10 @@ from ...protocol.messages import (
     FetchResponseNodeEndpoint,
     FetchResponsePartition,
     FetchResponseTopic,
+    ProduceResponseLeader,
+    ProduceResponseNodeEndpoint,
+    ShareLeader,
+    ShareNodeEndpoint,
 )
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
@@ -38,6 +45,8 @@ from ..replicas.manager import FetchedPartition, FetchParameters, FetchPartition
 from ..request_context import RequestContext, handles
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+L = TypeVar("L", FetchResponseLeader, ProduceResponseLeader, ShareLeader)
+E = TypeVar("E", FetchResponseNodeEndpoint, ProduceResponseNodeEndpoint, ShareNodeEndpoint)
 
 
 @handles(FetchRequest)
@@ -112,7 +121,7 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
 
 
 def _is_copied(context: RequestContext, state: PartitionRegistration, replica_id: int) -> bool:
-    """Return whether another broker has a replica of the partition."""
+    """Return whether another broker, ``replica_id``, has a replica of the partition."""
     return replica_id in state.replicas and replica_id != context.broker.node_id
 
 
@@ -160,22 +169,23 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
-        _hint(context, response, partition, slot)
+        key = (context.broker.metadata.topic_name(slot.topic_id) or slot.name, slot.index)
+        leader_types = (FetchResponseLeader, FetchResponseNodeEndpoint)
+        partition.current_leader = add_leader_hint(context, key, leader_types, response.node_endpoints)
 
 
-def _hint(
-    context: RequestContext, response: FetchResponse, partition: FetchResponsePartition, slot: SessionPartition
-) -> None:
-    """Name the leader and its address (KIP-951)."""
-    name = context.broker.metadata.topic_name(slot.topic_id) or slot.name
-    state = context.broker.metadata.partition_state((name, slot.index))
+def add_leader_hint(
+    context: RequestContext, key: PartitionKey, types: tuple[Callable[..., L], Callable[..., E]], endpoints: list[E]
+) -> L:
+    """Return the leader of a partition, and add its address to the ``endpoints`` of the response (KIP-951).
+
+    ``types`` are the structs of the leader and of an address. The leader of an unknown partition is -1.
+    """
+    state = context.broker.metadata.partition_state(key)
     if state is None:
-        return
-    partition.current_leader = FetchResponseLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
+        return types[0]()
     leader = context.broker.metadata.brokers.get(state.leader)
-    if leader is not None and all(node_endpoint.node_id != leader.node_id for node_endpoint in response.node_endpoints):
-        response.node_endpoints.append(
-            FetchResponseNodeEndpoint(
-                node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack
-            )
-        )
+    if leader is not None and all(endpoint.node_id != leader.node_id for endpoint in endpoints):
+        port = context.port_of(leader)
+        endpoints.append(types[1](node_id=leader.node_id, host=leader.host, port=port, rack=leader.rack))
+    return types[0](leader_id=state.leader, leader_epoch=state.leader_epoch)

@@ -33,7 +33,7 @@ from ..coordinators.groups.group import Group, GroupState
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.groups.hosted_groups import AnyGroup
 from ..coordinators.share.group import ShareGroup
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 from ..security.authorizer import Resource
 
 D = TypeVar("D", ConsumerGroupDescribeGroup, ShareGroupDescribeGroup, StreamsGroupDescribeGroup)
@@ -57,7 +57,7 @@ def describe_each(
     ``fill`` raises GroupRefusal before it sets a field.
     """
     for group in described:
-        try:
+        with refusal_in(group):
             if not context.allows_group(AclOperation.DESCRIBE, group.group_id):
                 raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not group.group_id:
@@ -66,8 +66,6 @@ def describe_each(
             if error is not ErrorCode.NONE:
                 raise GroupRefusal(error)
             fill(context, group)
-        except GroupRefusal as refusal:
-            group.error_code, group.error_message = refusal.error, refusal.text
     if with_operations:
         add_authorized_operations(context, described)
 

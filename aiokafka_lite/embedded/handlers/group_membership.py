@@ -111,21 +111,21 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     if not context.allows_group(AclOperation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
-    answer = context.broker.groups.sync(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        {assignment.member_id: assignment.assignment for assignment in request.assignments},
-        protocol_type=request.protocol_type,
-        protocol=request.protocol_name,
-    )
-    result = await answer if isinstance(answer, asyncio.Future) else answer
-    # As above: a future has waited for the replicas already.
-    if result.error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
-        error = await _replicated(context, request.group_id)
-        if error is not ErrorCode.NONE:
-            result = SyncResult(error)
+    try:
+        answer = context.broker.groups.classic_group(request.group_id).sync(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            {assignment.member_id: assignment.assignment for assignment in request.assignments},
+            protocol_type=request.protocol_type,
+            protocol=request.protocol_name,
+        )
+        result = await answer if isinstance(answer, asyncio.Future) else answer
+        # As above: a future has waited for the replicas already.
+        if result.error is ErrorCode.NONE and not isinstance(answer, asyncio.Future):
+            await context.broker.groups.until_replicated(request.group_id)
+    except GroupRefusal as refusal:
+        result = SyncResult(refusal.error)
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
@@ -138,11 +138,13 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
 async def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     if not context.allows_group(AclOperation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    error = context.broker.groups.heartbeat(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id
-    )
-    if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-        error = await _replicated(context, request.group_id) or error
+    try:
+        group = context.broker.groups.classic_group(request.group_id)
+        error = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            await context.broker.groups.until_replicated(request.group_id)
+    except GroupRefusal as refusal:
+        error = refusal.error
     return HeartbeatResponse(error_code=error)
 
 
@@ -152,7 +154,7 @@ async def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Le
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = context.broker.groups
     if context.version < LeaveGroupRequest.MANY_MEMBERS:
-        error = groups.leave(request.group_id, request.member_id, None)
+        error = _leave(context, request.group_id, request.member_id, None)
         return LeaveGroupResponse(error_code=error or await _replicated(context, request.group_id))
     error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if error is not ErrorCode.NONE:
@@ -161,9 +163,17 @@ async def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Le
         LeaveGroupResponseMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
-            error_code=groups.leave(request.group_id, member.member_id, member.group_instance_id),
+            error_code=_leave(context, request.group_id, member.member_id, member.group_instance_id),
         )
         for member in request.members
     ]
     error = await _replicated(context, request.group_id)
     return LeaveGroupResponse(error_code=error, members=members if error is ErrorCode.NONE else [])
+
+
+def _leave(context: RequestContext, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Remove one member. Each member asks for the group again, because the departure of one may replace the group."""
+    try:
+        return context.broker.groups.classic_group(group_id).leave(member_id, instance_id)
+    except GroupRefusal as refusal:
+        return refusal.error

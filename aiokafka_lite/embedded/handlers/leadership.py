@@ -26,7 +26,7 @@ from ...protocol.messages import (
 )
 from ..metadata.controller import Refused, require_time
 from ..metadata.topics import PartitionKey
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -57,15 +57,13 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Elec
 def _elect(context: RequestContext, key: PartitionKey, election_type: int) -> ElectLeadersPartitionResult:
     leadership = context.broker.leadership
     result = ElectLeadersPartitionResult(partition_id=key[1], error_code=ErrorCode.NONE, error_message=None)
-    try:
+    with refusal_in(result):
         if election_type not in (PREFERRED, UNCLEAN):
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown election type {election_type}")
         if election_type == UNCLEAN:
             leadership.elect_unclean(key)
         else:
             leadership.elect_preferred(key)
-    except Refused as refusal:
-        result.error_code, result.error_message = refusal.code, str(refusal)
     return result
 
 
@@ -86,14 +84,12 @@ def alter_partition_reassignments(
             result = ReassignablePartitionResponse(
                 partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None
             )
-            try:
+            with refusal_in(result):
                 context.broker.leadership.reassign(
                     (topic.name, partition.partition_index),
                     partition.replicas,
                     keep_factor=not request.allow_replication_factor_change,
                 )
-            except Refused as refusal:
-                result.error_code, result.error_message = refusal.code, str(refusal)
             answered.partitions.append(result)
         response.responses.append(answered)
     return response

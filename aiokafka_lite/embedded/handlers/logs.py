@@ -34,9 +34,10 @@ from ...protocol.messages import (
     DescribeProducersState,
     DescribeProducersTopicResult,
 )
+from ..metadata.controller import Refused
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
 from ..replicas.partition import NotLeader
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 
 HIGH_WATERMARK = -1
 
@@ -69,19 +70,17 @@ def _delete(context: RequestContext, topic: str, request: DeleteRecordsPartition
         is_internal = topic in INTERNAL_TOPICS and error.code not in refused_before
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else error.code
         return result
-    if topic in INTERNAL_TOPICS:
-        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return result
-    if partition.config.compacted and not partition.config.deleted:
-        result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is compacted, and never deletes
-        return result
     log = partition.log
     offset = log.high_watermark if request.offset == HIGH_WATERMARK else request.offset
-    if not 0 <= offset <= log.high_watermark:
+    if topic in INTERNAL_TOPICS:
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif partition.config.compacted and not partition.config.deleted:
+        result.error_code = ErrorCode.POLICY_VIOLATION  # the topic is compacted, and never deletes
+    elif not 0 <= offset <= log.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-        return result
-    context.broker.replica_manager.delete_records(partition, offset)
-    result.low_watermark = log.start_offset
+    else:
+        context.broker.replica_manager.delete_records(partition, offset)
+        result.low_watermark = log.start_offset
     return result
 
 
@@ -161,26 +160,19 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 
 def _producers(context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
     result = DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
-    if not is_legal_name(topic):
-        result.error_code, result.error_message = (
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{topic!r} is not a legal topic name",
-        )
-        return result
-    try:
-        partition = context.replica((topic, index), AclOperation.READ)
-    except NotLeader as error:
-        result.error_code, result.error_message = error.code, str(error)
-        return result
-    for producer_id, entry in partition.producers.entries.items():
-        result.active_producers.append(
+    with refusal_in(result):
+        if not is_legal_name(topic):
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is not a legal topic name")
+        producers = context.replica((topic, index), AclOperation.READ).producers
+        result.active_producers = [
             DescribeProducersState(
                 producer_id=producer_id,
                 producer_epoch=entry.epoch,
                 last_sequence=entry.window[-1].last_sequence if entry.window else -1,
                 last_timestamp=entry.last_timestamp,
                 coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=partition.producers.transactions.open.get(producer_id, -1),
+                current_txn_start_offset=producers.transactions.open.get(producer_id, -1),
             )
-        )
+            for producer_id, entry in producers.entries.items()
+        ]
     return result

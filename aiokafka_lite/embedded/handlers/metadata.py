@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster: the brokers, the topics, and the leaders of partitions.
+"""Metadata, DescribeTopicPartitions and DescribeCluster: the brokers, the topics, and the leaders of partitions.
 
 - In Metadata v0 an empty list means all topics. From v1 on null means all topics, and an empty list means none.
 - From v4 on the client chooses whether a request creates missing topics. Before, every request does.
@@ -9,6 +9,10 @@
 - Unlike in Kafka, the response has the topics that the request creates, unless there is a ``topic_creation_delay``.
 - A topic that the client may not describe has the error TOPIC_AUTHORIZATION_FAILED, whether it exists or not. A request
   for all topics leaves it out.
+- DescribeTopicPartitions (KIP-966) returns pages: topics sorted by name, partitions by number. A request that names no
+  topic means all topics. The request and the broker both limit the number of partitions on a page. The cursor names the
+  first partition of the next page; its partition number counts only if its topic still exists. The last known leader of
+  a partition without an in-sync set is in ``last_known_elr``, as in Kafka.
 - DescribeCluster v1 adds the endpoint type, v2 fenced brokers.
 """
 
@@ -23,12 +27,17 @@ from ...protocol.messages import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    TopicPartitionCursor,
 )
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
@@ -44,6 +53,8 @@ logger = logging.getLogger(__name__)
 BROKERS = 1
 CONTROLLERS = 2
 UNKNOWN_OPERATIONS = -(2**31)
+MAX_PAGE = 2000
+"""Partitions on a page of DescribeTopicPartitions."""
 
 
 @handles(MetadataRequest)
@@ -195,6 +206,85 @@ def _partition(metadata: MetadataView, index: int, state: PartitionRegistration)
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         offline_replicas=offline,
+    )
+
+
+@handles(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor or TopicPartitionCursor(topic_name="", partition_index=0)
+    if request.cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the cursor must be a topic and a partition, got {cursor}")
+    names = {topic.name for topic in request.topics}
+    names_from_cursor = [name for name in sorted(names or context.broker.metadata.topics) if name >= cursor.topic_name]
+    described = [name for name in names_from_cursor if context.allows_topic(AclOperation.DESCRIBE, name)]
+    response = _page(context, described, cursor, max(1, min(request.response_partition_limit, MAX_PAGE)))
+    if names:  # denied topics are on every page, as in Kafka
+        response.topics += [_denied(name) for name in names_from_cursor if name not in described]
+    return response
+
+
+def _page(
+    context: RequestContext, names: Iterable[str], cursor: TopicPartitionCursor, room: int
+) -> DescribeTopicPartitionsResponse:
+    """Return the first partitions of these topics, from the cursor on: at most ``room`` of them."""
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        first = cursor.partition_index if name == cursor.topic_name else 0
+        if not room:
+            response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
+            break
+        topic = _page_topic(context, name, first, room)
+        response.topics.append(topic)
+        room -= len(topic.partitions)
+        registered = context.broker.metadata.topics.get(name)
+        end = first + len(topic.partitions)
+        if registered is not None and not topic.error_code and end < len(registered.partitions):
+            response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _page_topic(context: RequestContext, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+    described = DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=context.allowed_operations(Resource(AclResourceType.TOPIC, name)),
+    )
+    topic = context.broker.metadata.topics.get(name)
+    if not is_legal_name(name):
+        described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif topic is None:
+        described.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        described.topic_id = topic.topic_id
+        states = list(enumerate(topic.partitions))[first : first + room]
+        described.partitions = [_page_partition(context.broker.metadata, index, state) for index, state in states]
+    return described
+
+
+def _page_partition(
+    metadata: MetadataView, index: int, state: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=[] if state.last_leader == NO_LEADER else [state.last_leader],
+        offline_replicas=[replica for replica in state.replicas if not metadata.is_alive(replica)],
     )
 
 

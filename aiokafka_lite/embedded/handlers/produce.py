@@ -45,10 +45,12 @@ from ...protocol.messages import (
     ProduceResponseTopic,
 )
 from ..coordinators.transactions.verification import verify_partitions
+from ..error_responses import error_response
 from ..log.validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
 from ..replicas.manager import PartitionResponse, ProducedBatch
 from ..request_context import CloseConnection, LongWork, RequestContext, handles, prepares
+from .fetch import add_leader_hint
 
 MAX_PREPARED = 16 << 20
 """The bytes of batches that may be compressed again before the handler, for one request. They stay in memory until the
@@ -108,9 +110,9 @@ async def produce(context: RequestContext, request: ProduceRequest) -> ProduceRe
     broker = context.broker
     for data in (data for topic in request.topic_data for data in topic.partition_data):
         if not is_framed(data.records):
-            return _refuse_all(request, ErrorCode.CORRUPT_MESSAGE)
+            return _refuse_all(context, request, ErrorCode.CORRUPT_MESSAGE)
         if is_transactional(data.records) and not _may_write_transaction(context, request.transactional_id):
-            return _refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     split = _split(context, request)
     if request.transactional_id is not None:
         await _verify(context, request.transactional_id, split)
@@ -226,25 +228,9 @@ def _partition(
         ],
     )
     if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= ProduceRequest.LEADER_HINTS:
-        _hint(context, response, partition, key)
+        leader_types = (ProduceResponseLeader, ProduceResponseNodeEndpoint)
+        partition.current_leader = add_leader_hint(context, key, leader_types, response.node_endpoints)
     return partition
-
-
-def _hint(
-    context: RequestContext, response: ProduceResponse, partition: ProduceResponsePartition, key: PartitionKey
-) -> None:
-    """Name the leader and its address (KIP-951)."""
-    state = context.broker.metadata.partition_state(key)
-    if state is None:
-        return
-    partition.current_leader = ProduceResponseLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
-    leader = context.broker.metadata.brokers.get(state.leader)
-    if leader is not None and all(node_endpoint.node_id != leader.node_id for node_endpoint in response.node_endpoints):
-        response.node_endpoints.append(
-            ProduceResponseNodeEndpoint(
-                node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack
-            )
-        )
 
 
 def _close_after_failure(split: _Split, results: dict[PartitionKey, PartitionResponse]) -> None:
@@ -255,21 +241,10 @@ def _close_after_failure(split: _Split, results: dict[PartitionKey, PartitionRes
             raise CloseConnection(f"Produce with acks=0 to {name}-{index} failed: {outcome.error.name}")
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    """Return a response in which all partitions failed. Raises CloseConnection for acks=0."""
     if request.acks == 0:
         raise CloseConnection(f"Produce with acks=0 failed: {code.name}")
-    return ProduceResponse(
-        responses=[
-            ProduceResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    ProduceResponsePartition(
-                        index=data.index, error_code=code, base_offset=-1, error_message=code.description
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    failure = error_response(request, code, context.version)
+    assert isinstance(failure, ProduceResponse)
+    return failure

@@ -36,6 +36,7 @@ from ..coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionRefu
 from ..metadata.features import SHARE_VERSION
 from ..replicas.partition import NotLeader
 from ..request_context import RequestContext, handles
+from .fetch import add_leader_hint
 
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 """The acquire modes: the second one limits the number of records strictly."""
@@ -145,7 +146,7 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
         if not response.responses or response.responses[-1].topic_id != topic_id:
             response.responses.append(ShareAcknowledgeResponseTopic(topic_id=topic_id, partitions=[]))
         partition = ShareAcknowledgeResponsePartition(partition_index=index, error_code=code, error_message=message)
-        _hint(context, response.node_endpoints, partition, (topic_id, index), code)
+        partition.current_leader = _leader_hint(context, response.node_endpoints, (topic_id, index), code)
         response.responses[-1].partitions.append(partition)
     return response
 
@@ -272,27 +273,15 @@ def _add_fetched(
             for first, last, count in fetched.acquired
         ],
     )
-    _hint(context, response.node_endpoints, partition, key, fetched.error or outcome[0])
+    partition.current_leader = _leader_hint(context, response.node_endpoints, key, fetched.error or outcome[0])
     response.responses[-1].partitions.append(partition)
 
 
-def _hint(
-    context: RequestContext,
-    endpoints: list[ShareNodeEndpoint],
-    partition: ShareFetchResponsePartition | ShareAcknowledgeResponsePartition,
-    key: TopicIdPartition,
-    error: int,
-) -> None:
-    """Name the leader and its address to a member that asked the wrong broker."""
+def _leader_hint(
+    context: RequestContext, endpoints: list[ShareNodeEndpoint], key: TopicIdPartition, error: int
+) -> ShareLeader:
+    """Return the leader for a member that asked the wrong broker, and add its address to the ``endpoints``."""
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return
-    metadata = context.broker.metadata
-    state = metadata.partition_state((metadata.topic_name(key[0]) or "", key[1]))
-    if state is None:
-        return
-    partition.current_leader = ShareLeader(leader_id=state.leader, leader_epoch=state.leader_epoch)
-    leader = metadata.brokers.get(state.leader)
-    if leader is not None and all(endpoint.node_id != leader.node_id for endpoint in endpoints):
-        endpoints.append(
-            ShareNodeEndpoint(node_id=leader.node_id, host=leader.host, port=context.port_of(leader), rack=leader.rack)
-        )
+        return ShareLeader()
+    name = context.broker.metadata.topic_name(key[0]) or ""
+    return add_leader_hint(context, (name, key[1]), (ShareLeader, ShareNodeEndpoint), endpoints)

@@ -32,7 +32,7 @@ from ...protocol.schema import ZERO_UUID
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.share.group import ShareGroup, ShareGroupState
 from ..metadata.features import SHARE_VERSION
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 from .share_groups import require_share_group
 
 UNKNOWN = "This server does not host this topic-partition."
@@ -49,7 +49,7 @@ def _described(
     context: RequestContext, request: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     response = DescribeShareGroupOffsetsResponseGroup(group_id=request.group_id, topics=[], error_code=ErrorCode.NONE)
-    try:
+    with refusal_in(response):
         if not context.allows_group(AclOperation.DESCRIBE, request.group_id):
             raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = context.broker.groups.check(request.group_id)
@@ -57,15 +57,12 @@ def _described(
             raise GroupRefusal(error)
         if request.topics is not None:
             _require_partitions(context, request.group_id, request.topics)
-    except GroupRefusal as refusal:
-        response.error_code, response.error_message = refusal.error, refusal.text
-        return response
-    group = context.broker.share_groups.find(request.group_id)
-    topics = _topics_of(context, group) if request.topics is None else _merged(request.topics)
-    for topic in topics:
-        is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic.topic_name)
-        if is_allowed or request.topics is not None:
-            response.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
+        group = context.broker.share_groups.find(request.group_id)
+        topics = _topics_of(context, group) if request.topics is None else _merged(request.topics)
+        for topic in topics:
+            is_allowed = context.allows_topic(AclOperation.DESCRIBE, topic.topic_name)
+            if is_allowed or request.topics is not None:
+                response.topics.append(_described_topic(context, group, topic, is_allowed=is_allowed))
     return response
 
 
@@ -136,37 +133,34 @@ def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     response = AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
-    try:
-        _require_idle(context, request.group_id, AclOperation.READ)
-    except GroupRefusal as refusal:
-        response.error_code, response.error_message = refusal.error, refusal.text
-        return response
-    groups = context.broker.share_groups
     answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
-    for request_topic in request.topics:
-        is_allowed = context.allows_topic(AclOperation.READ, request_topic.topic_name)
-        topic = context.broker.metadata.topics.get(request_topic.topic_name) if is_allowed else None
-        topic_id = ZERO_UUID if topic is None else topic.topic_id
-        results = []
-        for partition in request_topic.partitions:
-            error, message = ErrorCode.NONE, None
-            if not is_allowed:
-                error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
-            elif context.broker.metadata.partition_state((request_topic.topic_name, partition.partition_index)) is None:
-                error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
-            else:
-                groups.set_start_offset(request.group_id, (topic_id, partition.partition_index), partition.start_offset)
-            results.append(
-                AlterShareGroupOffsetsResponsePartition(
-                    partition_index=partition.partition_index, error_code=error, error_message=message
-                )
-            )
-        answer = AlterShareGroupOffsetsResponseTopic(
-            topic_name=request_topic.topic_name, topic_id=topic_id, partitions=[]
-        )
-        answers.setdefault(request_topic.topic_name, answer).partitions += results
+    groups = context.broker.share_groups
+    with refusal_in(response):
+        _require_idle(context, request.group_id, AclOperation.READ)
+        for topic in request.topics:
+            registered = context.broker.metadata.topics.get(topic.topic_name)
+            is_allowed = context.allows_topic(AclOperation.READ, topic.topic_name)
+            topic_id = registered.topic_id if registered is not None and is_allowed else ZERO_UUID
+            answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=[])
+            answer = answers.setdefault(topic.topic_name, answer)
+            for partition in topic.partitions:
+                index = partition.partition_index
+                result = AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=ErrorCode.NONE)
+                with refusal_in(result):
+                    _check_topic(context, topic.topic_name)
+                    if context.broker.metadata.partition_state((topic.topic_name, index)) is None:
+                        raise GroupRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+                    groups.set_start_offset(request.group_id, (topic_id, index), partition.start_offset)
+                answer.partitions.append(result)
     response.responses = list(answers.values())
     return response
+
+
+def _check_topic(context: RequestContext, name: str) -> None:
+    """Raise GroupRefusal unless the client may read a topic."""
+    if not context.allows_topic(AclOperation.READ, name):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise GroupRefusal(error, error.description)
 
 
 def _require_idle(context: RequestContext, group_id: str, operation: AclOperation) -> ShareGroup | None:
@@ -187,30 +181,22 @@ def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     response = DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
-    try:
+    with refusal_in(response):
         group = _require_idle(context, request.group_id, AclOperation.DELETE)
         if group is None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    except GroupRefusal as refusal:
-        response.error_code, response.error_message = refusal.error, refusal.text
-        return response
-    for name in dict.fromkeys(topic.topic_name for topic in request.topics):
-        error, message = ErrorCode.NONE, None
-        topic = context.broker.metadata.topics.get(name)
-        if not context.allows_topic(AclOperation.READ, name):
-            error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.description
-            topic = None
-        elif topic is None:
-            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN
-        elif not context.broker.share_groups.delete_topic(group, topic.topic_id):
-            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
-            topic = None
-        response.responses.append(
-            DeleteShareGroupOffsetsResponseTopic(
-                topic_name=name,
-                topic_id=ZERO_UUID if topic is None else topic.topic_id,
-                error_code=error,
-                error_message=message,
+        for name in dict.fromkeys(topic.topic_name for topic in request.topics):
+            result = DeleteShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=ZERO_UUID, error_code=ErrorCode.NONE, error_message=None
             )
-        )
+            with refusal_in(result):
+                _check_topic(context, name)
+                topic = context.broker.metadata.topics.get(name)
+                if topic is None:
+                    raise GroupRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+                if not context.broker.share_groups.delete_topic(group, topic.topic_id):
+                    text = "There is no offset information to delete."
+                    raise GroupRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                result.topic_id = topic.topic_id
+            response.responses.append(result)
     return response

@@ -60,13 +60,13 @@ async def streams_group_heartbeat(
         error = groups.check(request.group_id)
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error)
-        group = groups.streams_group(request.group_id, request.member_epoch)
+        group = groups.hosted.streams(request.group_id, request.member_epoch)
         if request.member_epoch == LEAVE:
             group.leave(request.member_id, shutdown=request.shutdown_application)
             await groups.until_replicated(request.group_id)
             return _response(request.member_id, LEAVE)
         answer = group.heartbeat(_heartbeat(context, request))
-        groups.host_streams_group(group)
+        groups.hosted.put(group)
         status = _with_missing_topics(context, answer)
         await groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:

@@ -33,7 +33,7 @@ from ...protocol.messages import (
 from ...protocol.schema import ZERO_UUID
 from ..metadata.controller import Refused, require_time
 from ..metadata.topics import Topic
-from ..request_context import RequestContext, handles
+from ..request_context import RequestContext, handles, refusal_in
 from ..settings.configs import TOPIC_KEYS, topic_synonyms
 
 MAX_NEW_PARTITIONS = 10_000
@@ -87,9 +87,7 @@ def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) ->
 
 
 def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int:
-    """Return the sum of these numbers of partitions; -1 is the broker's default. Raises Refused if a request may not
-    have so many.
-    """
+    """Return the sum of these numbers of partitions; -1 is the broker's default. Raises Refused if it is too large."""
     default = context.broker.settings.number("num.partitions")
     total = sum(default if number == -1 else max(number, 0) for number in numbers)
     if total > MAX_NEW_PARTITIONS:
@@ -167,7 +165,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
         if topic.name in names_of_both or topic.topic_id in by_both:
             continue
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
-        try:
+        with refusal_in(result):
             _check_deletion(context, topic)
             count = counts.pop((topic.name, topic.topic_id), 0)
             if count == 0:
@@ -176,8 +174,6 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names the topic {count} times")
             _check_quota(context, strict=context.version >= DeleteTopicsRequest.STRICT_QUOTA)
             _delete(context, result)
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
         responses.append(result)
     return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
@@ -233,7 +229,7 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
     total = 0
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
-        try:
+        with refusal_in(result):
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
             _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
@@ -245,8 +241,6 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
             if is_too_many:
                 limit = f"<= {MAX_NEW_PARTITIONS} in a request"
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, total))
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
         results.append(result)
     return CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
 

@@ -1,5 +1,8 @@
-"""Transactions of producers: add partitions and offsets, end, and, for administrators, describe, list, write markers.
+"""Transactions of producers: begin, add partitions and offsets, end; for administrators: describe, list, write markers.
 
+- InitProducerId v3: the request may have the old id and epoch of a producer that continues after an error (KIP-360).
+  v4: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH. v6: the flags of two-phase commit (KIP-939), which Kafka
+  refuses too unless it is enabled. An idempotent producer, which has no transactional id, gets a new producer id.
 - The coordinator of the transactional id gets these requests. The leaders of the partitions get WriteTxnMarkers.
 - Versions 0 and 1 say INVALID_PRODUCER_EPOCH where later ones say PRODUCER_FENCED.
 - AddPartitionsToTxn: if one partition is refused, none is added, and the others get OPERATION_NOT_ATTEMPTED. v4 and
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...acls import AclOperation
+from ...acls import AclOperation, AclResourceType
 from ...arguments import by_topic
 from ...errors import ErrorCode
 from ...protocol.messages import (
@@ -31,6 +34,8 @@ from ...protocol.messages import (
     DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -43,7 +48,14 @@ from ...protocol.messages import (
 )
 from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from ..coordinators.transactions.markers import append_marker
-from ..coordinators.transactions.transaction import GENERATION_1, GENERATION_2, TransactionMetadata, TransactionState
+from ..coordinators.transactions.transaction import (
+    GENERATION_1,
+    GENERATION_2,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+    TransactionState,
+)
 from ..log.producer_state import Marker
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
 from ..request_context import RequestContext, handles
@@ -51,11 +63,50 @@ from ..settings.topic_patterns import InvalidPattern, matches, topic_pattern
 
 
 def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
-    """Return the error for the client: without ``says_fenced``, its version of the request does not know
-    PRODUCER_FENCED.
-    """
+    """Return the error for a client whose version of the request may not know PRODUCER_FENCED."""
     is_unknown = error is ErrorCode.PRODUCER_FENCED and not says_fenced
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
+
+
+@handles(InitProducerIdRequest)
+async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    old = (request.producer_id, request.producer_epoch)
+    if refusal := _producer_refusal(context, request):
+        return _producer_response(refusal)
+    if (old[0] == NO_PRODUCER_ID) != (old[1] == NO_EPOCH) or request.transactional_id == "":
+        return _producer_response(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        # As in Kafka: without a transactional id no epoch is stored, so the client gets a new producer id.
+        return _producer_response(ErrorCode.NONE, context.broker.controller.next_producer_id(), 0)
+    if request.enable2_pc:
+        return _producer_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if request.keep_prepared_txn:
+        return _producer_response(ErrorCode.UNSUPPORTED_VERSION)
+    result = await context.broker.transactions.initialize(
+        request.transactional_id, request.transaction_timeout_ms, None if old[0] == NO_PRODUCER_ID else old
+    )
+    if result.error is ErrorCode.NONE:
+        return _producer_response(ErrorCode.NONE, result.producer_id, result.producer_epoch)
+    return _producer_response(
+        fenced(result.error, says_fenced=context.version >= InitProducerIdRequest.PRODUCER_FENCED)
+    )
+
+
+def _producer_refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
+    """Return the error if access is denied. A client that may write to any topic may have a producer id."""
+    if request.transactional_id is not None:
+        if context.allows_transaction(AclOperation.WRITE, request.transactional_id):
+            return ErrorCode.NONE
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if context.allows(AclOperation.IDEMPOTENT_WRITE) or context.allows_any(AclOperation.WRITE, AclResourceType.TOPIC):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _producer_response(
+    code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_EPOCH
+) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
 
 @handles(AddPartitionsToTxnRequest)

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 from aiokafka_lite.embedded.coordinators.groups.assignors import TopicIdPartition
 from aiokafka_lite.embedded.coordinators.groups.consumer_group import (
     ConsumerGroup,
-    ConsumerGroupState,
     HeartbeatResult,
     MemberHeartbeat,
 )
 from aiokafka_lite.embedded.coordinators.groups.consumer_group_members import LEAVE_STATIC
 from aiokafka_lite.embedded.coordinators.groups.consumer_group_records import read_consumer_key
-from aiokafka_lite.embedded.coordinators.groups.heartbeat_group import LEAVE, GroupEnvironment, GroupRefusal
+from aiokafka_lite.embedded.coordinators.groups.heartbeat_group import (
+    LEAVE,
+    GroupEnvironment,
+    GroupRefusal,
+    HeartbeatGroupState,
+)
 from aiokafka_lite.embedded.coordinators.log import Rows
 from aiokafka_lite.embedded.metadata.topics import PartitionRegistration, Topic
 from aiokafka_lite.embedded.metadata.view import MetadataView
@@ -80,15 +84,15 @@ class World:
         return self.group.heartbeat(request, lambda name: not name.startswith("secret"))
 
     def join(self, member_id: str, *topics: str, **values: object) -> HeartbeatResult:
-        wanted = {"rebalance_timeout": REBALANCE, "topics": topics} | values
-        return self.heartbeat(member_id, 0, frozenset(), **wanted)
+        subscription = {"rebalance_timeout": REBALANCE, "topics": topics} | values
+        return self.heartbeat(member_id, 0, frozenset(), **subscription)
 
     def settle(self) -> Mapping[str, set[TopicIdPartition]]:
-        """Return each member reports what it owns, until the group is stable: at most three rounds."""
+        """Let each member report what it owns, until the group is stable: at most three rounds."""
         for _ in range(3):
             for member in list(self.group.members.values()):
                 self.heartbeat(member.member_id, member.epoch, frozenset(member.assigned))
-        assert self.group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+        assert self.group.state in (HeartbeatGroupState.STABLE, HeartbeatGroupState.EMPTY)
         return {member.member_id: set(member.assigned) for member in self.group.members.values()}
 
 
@@ -107,19 +111,19 @@ async def world() -> World:
 async def test_the_first_member_gets_all_partitions(world: World) -> None:
     answer = world.join("a", "t")
     assert (answer.epoch, numbers(answer.assignment)) == (2, [0, 1, 2, 3])
-    assert world.group.state is ConsumerGroupState.STABLE
+    assert world.group.state is HeartbeatGroupState.STABLE
 
 
 async def test_a_partition_passes_on_when_its_owner_has_revoked_it(world: World) -> None:
     world.join("a", "t")
     assert world.join("b", "t").assignment == frozenset()
     kept = world.heartbeat("a", 2).assignment
-    assert world.group.state is ConsumerGroupState.RECONCILING
+    assert world.group.state is HeartbeatGroupState.RECONCILING
     assert world.heartbeat("b", 3).assignment is None, "a has not revoked"
     assert world.heartbeat("a", 2, kept).epoch == 3
-    given = world.heartbeat("b", 3).assignment
-    assert sorted([*numbers(kept), *numbers(given)]) == [0, 1, 2, 3]
-    assert world.group.state is ConsumerGroupState.STABLE
+    moved = world.heartbeat("b", 3).assignment
+    assert sorted([*numbers(kept), *numbers(moved)]) == [0, 1, 2, 3]
+    assert world.group.state is HeartbeatGroupState.STABLE
 
 
 async def test_a_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
@@ -179,7 +183,7 @@ async def test_assignments_are_computed_at_most_once_in_the_interval() -> None:
     world.topic("t", 4)
     world.join("a", "t")
     assert world.join("b", "t") == HeartbeatResult("b", 2, frozenset())
-    assert world.group.state is ConsumerGroupState.ASSIGNING
+    assert world.group.state is HeartbeatGroupState.ASSIGNING
     world.now_ms += 1000
     assert world.heartbeat("b", 2).epoch == 2
     world.now += 1.0
@@ -260,7 +264,7 @@ async def test_a_restored_group_has_the_same_state(world: World) -> None:
         restored = world.group.members[member_id]
         for name in ("instance_id", "rack_id", "topics", "regex", "assignor", "epoch", "assigned", "revoking", "state"):
             assert getattr(restored, name) == getattr(member, name), name
-    assert len({each for owner in world.settle().values() for each in owner}) == 4
+    assert len({partition for owner in world.settle().values() for partition in owner}) == 4
 
 
 async def test_a_restored_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
@@ -280,13 +284,13 @@ async def test_a_member_that_takes_an_instance_id_stays_one_member(world: World)
     assert numbers(world.join("a", "t", instance_id="i").assignment) == [0, 1, 2, 3]
     world.join("a", "t")
     await asyncio.sleep(SESSION + 1)
-    assert world.group.state is ConsumerGroupState.EMPTY
+    assert world.group.state is HeartbeatGroupState.EMPTY
 
 
 async def test_a_group_without_members_leaves_no_records_of_members(world: World) -> None:
     world.join("a", "t")
     world.group.leave("a", None, LEAVE)
-    assert world.group.state is ConsumerGroupState.EMPTY
+    assert world.group.state is HeartbeatGroupState.EMPTY
     assert {member for _, member in world.log} == {""}
 
 
@@ -298,7 +302,8 @@ async def test_commits_are_checked_by_epoch(world: World) -> None:
     (mine, *_), (theirs, *_) = sorted(member.assigned), sorted(world.group.members["b"].assigned)
 
     def check(member_id: str, epoch: int, partition: TopicIdPartition, *, transactional: bool = False) -> ErrorCode:
-        return world.group.check_commit(member_id, None, epoch, [partition], transactional=transactional)
+        name, number = partition[0].decode().rstrip(), partition[1]
+        return world.group.check_commit(member_id, None, epoch, [(name, number)], transactional=transactional)
 
     assert check("a", member.epoch, mine) is ErrorCode.NONE
     assert check("a", 2, mine) is ErrorCode.NONE, "it has had the partition since epoch 2"
@@ -338,9 +343,21 @@ async def test_two_members_never_own_one_partition(events: list[tuple[str, str]]
             world.heartbeat(member_id, member.epoch, frozenset(member.assigned))
         else:
             world.heartbeat(member_id, member.epoch, topics=topics)
-        owned = [each for one in world.group.members.values() for each in (*one.assigned, *one.revoking)]
+        owned = [partition for one in world.group.members.values() for partition in (*one.assigned, *one.revoking)]
         assert len(owned) == len(set(owned))
     owners = world.settle()
     subscribed = {name for member in world.group.members.values() for name in member.topics}
     world.group.close(ErrorCode.NOT_COORDINATOR)
     assert sum(map(len, owners.values())) == 3 * ("t" in subscribed) + 2 * ("u" in subscribed)
+
+
+async def test_a_member_that_gives_up_a_topic_gets_the_partitions_that_remain() -> None:
+    """The next assignment is not due yet, so the member keeps its target."""
+    world = World(consumer_assignment_interval_ms=1000)
+    world.topic("t", 1)
+    world.topic("u", 1)
+    world.join("a", "t", "u")
+    owned = frozenset(world.group.members["a"].assigned)
+    answer = world.heartbeat("a", world.group.members["a"].epoch, owned, topics=("t",))
+    assert answer.assignment == {partition for partition in owned if partition[0].rstrip() == b"t"}
+    world.group.close(ErrorCode.NOT_COORDINATOR)

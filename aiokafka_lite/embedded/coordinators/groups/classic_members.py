@@ -79,6 +79,7 @@ class ClassicMembers:
             return JoinResult(refusal.error, request.member_id)
         except ProtocolError:
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        # The member has joined, and from now on it has its rebalance timeout to sync (rule 4).
         member = self._group.members[member_id]
         member.stop_revocation()
         self._group.await_request(member)

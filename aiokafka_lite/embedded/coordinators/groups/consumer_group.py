@@ -24,13 +24,13 @@ Rules of this file:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from enum import Enum
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from ....errors import ErrorCode
 from ....protocol.codec import Buffer, decode_versioned, encode_versioned
+from ...metadata.topics import PartitionKey
 from ...settings.topic_patterns import InvalidPattern, topic_pattern
 from ..log import Rows
 from .assignors import ASSIGNORS, Subscriber, TopicIdPartition
@@ -42,11 +42,12 @@ from .consumer_group_records import (
     TARGET,
     TARGET_EPOCH,
     ConsumerGroupMetadataValue,
-    ConsumerGroupTargetAssignmentMetadataValue,
     StoredRecords,
+    TargetAssignmentMetadataValue,
     encode_current,
     encode_subscription,
     encode_target,
+    encode_target_epoch,
     read_current,
     read_subscription,
     read_target,
@@ -63,20 +64,6 @@ from .heartbeat_group import (
 )
 
 NO_TARGET: frozenset[TopicIdPartition] = frozenset()
-
-
-class ConsumerGroupState(Enum):
-    """The state of a group. It follows from the epochs, so there are no transitions."""
-
-    EMPTY = "no members; the group may still have offsets"
-    ASSIGNING = "the assignment is older than the group; the next heartbeat renews it"
-    RECONCILING = "members move to their targets"
-    STABLE = "all members have their targets"
-
-    @property
-    def wire_name(self) -> str:
-        """The name in ConsumerGroupDescribe and ListGroups."""
-        return self.name.title()
 
 
 class MemberHeartbeat(NamedTuple):
@@ -144,16 +131,6 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         self.stored: StoredRecords = StoredRecords(group_id, persist)
 
     @property
-    def state(self) -> ConsumerGroupState:
-        if not self.members:
-            return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
-            return ConsumerGroupState.ASSIGNING
-        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
-
-    @property
     def assignor(self) -> str:
         """The assignor that most members ask for, or the default."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
@@ -168,6 +145,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         """
         if request.member_id not in self.members:
             check_size(self.type, self.members, self._max_size)
+        # All checks come before the first change (rule 6).
         member = self._find_for(request)
         if request.regex and all(member.regex != request.regex for member in self.members.values()):
             _check_pattern(request.regex)
@@ -178,7 +156,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         changed = _update(member, request)
         self._refresh(may_describe, changed=changed)
         assigns = self._assign()
-        before = member.assigned.keys()
+        before = set(member.assigned)  # a copy, because a revocation changes the dict itself
         if not member.is_reconciled(self.assignment_epoch) or changed:
             self._reconcile(member, request.owned)
         self.touch(member)
@@ -221,9 +199,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def owner(self, instance_id: str, member_id: str | None) -> ConsumerMember:
-        """Return the member with an instance id. Raises GroupRefusal unless its id is ``member_id``; None allows any
-        id.
-        """
+        """Return the member with an instance id. Raises GroupRefusal unless its id is ``member_id`` (None: any id)."""
         member = self._static_member(instance_id)
         if member is None:
             raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -270,6 +246,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         }
         assignment = ASSIGNORS[self.assignor](subscribers, self._topics.partition_counts())
         self.targets = {member_id: frozenset(partitions) for member_id, partitions in assignment.items()}
+        owners = Counter(partition for partitions in self.targets.values() for partition in partitions)
+        assert all(count == 1 for count in owners.values()), "each partition of a target has one owner"
         self.assignment_epoch = self.epoch
         self._assigned_at = self._now_ms()
         return True
@@ -345,6 +323,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
 
     def adopt(self, epoch: int, members: Collection[ConsumerMember]) -> None:
         """Begin with the members of a classic group, and its generation as the epoch."""
+        # The assignment of the former leader is the first target: no partition moves until a subscription changes, and
+        # the generations that the members send stay valid as epochs.
         self.epoch = self.assignment_epoch = epoch
         for member in members:
             self.members[member.member_id] = member
@@ -352,30 +332,19 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
 
     # Offsets.
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        partitions: Collection[TopicIdPartition],
-        *,
-        transactional: bool,
-    ) -> ErrorCode:
-        """Return whether to accept a commit of offsets."""
-        return self._check_commit(
-            *(member_id, instance_id, epoch, transactional),
-            lambda member: all(member.may_commit(partition, epoch) for partition in partitions),
-        )
+    def _has_had(self, member: ConsumerMember, partitions: Iterable[PartitionKey], epoch: int) -> bool:
+        topics = self._metadata.topics
+        owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]
+        return all(member.may_commit(partition, epoch) for partition in owned)
 
     # The log.
 
     def _save(self, *changed: ConsumerMember) -> None:
         """Write the records of the group and of the members that ``changed``. Raises GroupRefusal."""
+        assert self.assignment_epoch <= self.epoch, "an assignment is never newer than its group"
         group = ConsumerGroupMetadataValue(epoch=self.epoch, metadata_hash=self._metadata_hash)
-        target = ConsumerGroupTargetAssignmentMetadataValue(
-            assignment_epoch=self.assignment_epoch, assignment_timestamp=self._assigned_at
-        )
-        records = {(GROUP, ""): encode_versioned(group, 0), (TARGET_EPOCH, ""): encode_versioned(target, 0)}
+        target_epoch = encode_target_epoch(self.assignment_epoch, self._assigned_at)
+        records = {(GROUP, ""): encode_versioned(group, 0), (TARGET_EPOCH, ""): target_epoch}
         for member in changed:
             name = member.member_id
             records[MEMBER, name] = encode_subscription(member)
@@ -400,7 +369,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
                 self.epoch: int = group.epoch
                 self._metadata_hash = group.metadata_hash
             elif kind == TARGET_EPOCH:
-                target = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)[0]
+                target = decode_versioned(TargetAssignmentMetadataValue, value)[0]
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
             elif kind == MEMBER:
                 self.members[member_id] = read_subscription(member_id, value)
@@ -431,12 +400,5 @@ def _update(member: ConsumerMember, request: MemberHeartbeat) -> bool:
     if member.classic is not None and request.classic is None:
         member.stop_revocation()  # the member no longer has to join and sync
     member.classic = request.classic
-    if request.instance_id is not None:
-        member.instance_id = request.instance_id
-    if request.rack_id is not None:
-        member.rack_id = request.rack_id
-    if request.rebalance_timeout is not None:
-        member.rebalance_timeout = request.rebalance_timeout
-    if request.assignor is not None:
-        member.assignor = request.assignor
+    member.update(request, "instance_id", "rack_id", "rebalance_timeout", "assignor")
     return changed

@@ -107,6 +107,7 @@ class ConsumerMember(HeartbeatMember):
             self._take(epoch, readable, owned, is_free)
         else:
             self._drop([partition for partition in self.assigned if partition[0] not in subscribed], owned)
+        assert self.assigned.keys().isdisjoint(self.revoking), "a partition is assigned or to be revoked, never both"
         return before != (self.state, self.epoch, self.assigned, self.revoking)
 
     def _take(
@@ -124,6 +125,7 @@ class ConsumerMember(HeartbeatMember):
             self.state = MemberState.UNREVOKED_PARTITIONS
             self.previous_epoch: int = self.epoch
             return
+        assert epoch >= self.epoch, "the epoch of a member only grows"
         # Rules 2 and 3: the free partitions now, and the others when their owners have revoked them.
         missing = target - kept.keys()
         free = {partition for partition in missing if is_free(partition)}
@@ -134,7 +136,7 @@ class ConsumerMember(HeartbeatMember):
         self.epoch: int = epoch
 
     def _drop(self, surplus: Collection[TopicIdPartition], owned: Collection[TopicIdPartition] | None) -> None:
-        """Remove topics that the subscription lost before a new target was computed without them."""
+        """Remove topics that the subscription lost, if no new target has been computed since."""
         if not surplus:
             return
         if _owns(owned, surplus):

@@ -86,8 +86,8 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 
 @message(key=-1, versions=(0, 0), flexible=0)
-class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """The epoch of a group's assignment, and when it was computed, in milliseconds."""
+class TargetAssignmentMetadataValue(Message):
+    """The epoch of a group's assignment, and when it was computed, in milliseconds. Streams groups have it too."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(default=0, tag=0)
@@ -203,6 +203,12 @@ def encode_subscription(member: ConsumerMember) -> bytes:
             supported_protocols=[StoredClassicProtocol(name=name, metadata=data) for name, data in classic.protocols],
         ),
     )
+    return encode_versioned(value, 0)
+
+
+def encode_target_epoch(epoch: int, assigned_at: int) -> bytes:
+    """Return the value that stores the epoch and the time of an assignment."""
+    value = TargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_at)
     return encode_versioned(value, 0)
 
 

@@ -31,7 +31,7 @@ from .group import Group, check_commit
 from .heartbeat_group import GroupRefusal
 from .hosted_groups import AnyGroup, HostedGroup, HostedGroups, tombstones
 from .log import CommittedOffset, GroupLog, encode_offset
-from .members import JoiningMember, JoinResult, SyncResult
+from .members import JoiningMember, JoinResult
 from .records import offset_key
 from .transactional_offsets import TransactionalOffsets
 
@@ -57,11 +57,10 @@ class GroupCoordinator:
         self._now_ms = now_ms
         self.transactional: TransactionalOffsets = TransactionalOffsets(self.log, self._store)
         self._led: dict[int, int] = {}  # partition of the offsets topic → leader epoch at which it was loaded
-        self._metadata = metadata
-        self._hosted = HostedGroups(self.log, metadata, settings, now_ms, random)
+        self.hosted: HostedGroups = HostedGroups(self.log, metadata, settings, now_ms, random)
 
     def __repr__(self) -> str:
-        return f"<GroupCoordinator node={self._node_id} partitions={len(self._led)} groups={len(self._hosted)}>"
+        return f"<GroupCoordinator node={self._node_id} partitions={len(self._led)} groups={len(self.hosted)}>"
 
     # Which groups are here.
 
@@ -88,15 +87,15 @@ class GroupCoordinator:
 
     def _unload(self, index: int) -> None:
         self.transactional.unload(index)
-        for group_id in [group_id for group_id in self._hosted if self.log.partition_for(group_id) in (index, None)]:
-            self._hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
+        for group_id in [group_id for group_id in self.hosted if self.log.partition_for(group_id) in (index, None)]:
+            self.hosted.pop(group_id).group.close(ErrorCode.NOT_COORDINATOR)
 
     def _load(self, index: int) -> None:
         records = self.log.read(index)
         for producer_id, pending in records.pending.items():
             for (group_id, topic, number), committed in pending.items():
                 self.transactional.add(index, producer_id, group_id, {(topic, number): committed})
-        self._hosted.load(records)
+        self.hosted.load(records)
 
     # Membership.
 
@@ -111,62 +110,32 @@ class GroupCoordinator:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error is ErrorCode.NONE and is_share_group:
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-        if error is ErrorCode.NONE and group_id not in self._hosted and request.member_id:
+        if error is ErrorCode.NONE and group_id not in self.hosted and request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
-        group = self._hosted.classic(group_id)
+        group = self.hosted.classic(group_id)
         if group is None:
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         result = group.join(request, require_member_id=require_member_id)
         if isinstance(group, Group):
             if group.members:
-                self._hosted[group_id].empty_since = -1
+                self.hosted[group_id].empty_since = -1
             return result
-        hosted = self._hosted[group_id].group
+        hosted = self.hosted[group_id].group
         if isinstance(hosted, ConsumerGroup):
-            self._hosted.downgrade(hosted)  # the member may have replaced the last one of the consumer protocol
+            self.hosted.downgrade(hosted)  # the member may have replaced the last one of the consumer protocol
         return result
 
-    def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        assignments: Mapping[str, bytes],
-        *,
-        protocol_type: str | None,
-        protocol: str | None,
-    ) -> SyncResult | asyncio.Future[SyncResult]:
-        """Handle a SyncGroup request. The result may be a future: a follower waits for its leader."""
-        group, error = self._find(group_id)
-        if group is None:
-            return SyncResult(error)
-        return group.sync(
-            member_id, instance_id, generation, assignments, protocol_type=protocol_type, protocol=protocol
-        )
-
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle a Heartbeat request."""
-        group, error = self._find(group_id)
-        return error if group is None else group.heartbeat(member_id, instance_id, generation)
-
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Remove one member of a LeaveGroup request."""
-        group, error = self._find(group_id)
-        return error if group is None else group.leave(member_id, instance_id)
-
-    def _find(self, group_id: str) -> tuple[Group | ClassicMembers | None, ErrorCode]:
+    def classic_group(self, group_id: str) -> Group | ClassicMembers:
+        """Return the group of a SyncGroup, Heartbeat or LeaveGroup request. Raises GroupRefusal."""
         error = self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        hosted = self._hosted.get(group_id)
         if error is not ErrorCode.NONE:
-            return None, error
+            raise GroupRefusal(error)
+        hosted = self.hosted.get(group_id)
         if hosted is None or isinstance(hosted.group, StreamsGroup):
-            return None, ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(hosted.group, ConsumerGroup):
-            return self._hosted.classic_members(hosted.group), ErrorCode.NONE
-        return hosted.group, ErrorCode.NONE
+            raise GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self.hosted.classic_members(hosted.group) if isinstance(hosted.group, ConsumerGroup) else hosted.group
 
     def consumer_heartbeat(
         self, group_id: str, request: MemberHeartbeat, may_describe: Callable[[str], bool]
@@ -174,9 +143,9 @@ class GroupCoordinator:
         """Handle a ConsumerGroupHeartbeat. The first member creates the group. Raises GroupRefusal."""
         group = self._consumer_group(group_id, request.epoch)
         if not request.member_id:
-            request = request._replace(member_id=self._hosted.new_id())
+            request = request._replace(member_id=self.hosted.new_id())
         answer = group.heartbeat(request, may_describe)
-        self._hosted.put(group)
+        self.hosted.put(group)
         return answer
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
@@ -187,24 +156,11 @@ class GroupCoordinator:
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             raise GroupRefusal(error, "this broker is not the coordinator of the group")
-        return self._hosted.consumer(group_id, epoch)
+        return self.hosted.consumer(group_id, epoch)
 
     def heartbeat_interval_ms(self, group_id: str, kind: str = "consumer") -> int:
         """Return the interval of heartbeats in a group of this type."""
         return group_number(self._settings, group_id, f"{kind}.heartbeat.interval.ms")
-
-    def streams_group(self, group_id: str, epoch: int) -> StreamsGroup:
-        """Return the group for a heartbeat with this member epoch. A new group is not hosted yet. Raises
-        GroupRefusal."""
-        return self._hosted.streams(group_id, epoch)
-
-    def host_streams_group(self, group: StreamsGroup) -> None:
-        """Host a group that has a member."""
-        self._hosted.put(group)
-
-    def assignors(self) -> list[str]:
-        """Return the names of the assignors that members of consumer groups may choose, the default first."""
-        return self._hosted.assignors()
 
     # Offsets.
 
@@ -228,23 +184,19 @@ class GroupCoordinator:
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error
-        hosted = self._hosted.get(group_id)
+        hosted = self.hosted.get(group_id)
         if hosted is None and generation >= 0:
             return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if hosted is None:
             # A commit of an admin client or an assigned consumer creates a group without members.
-            hosted = self._hosted.host(group_id)
+            hosted = self.hosted.host(group_id)
             hosted.empty_since = NEVER  # the group is invisible until something is committed
         group = hosted.group
         if not knows_epochs and not transactional and _is_commit_by_epoch(group, member_id):
             return ErrorCode.UNSUPPORTED_VERSION
-        if isinstance(group, StreamsGroup):
-            return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
-        if isinstance(group, ConsumerGroup):
-            topics = self._metadata.topics
-            owned = [(topics[name].topic_id, number) for name, number in partitions if name in topics]
-            return group.check_commit(member_id, instance_id, generation, owned, transactional=transactional)
-        return check_commit(group, member_id, instance_id, generation, transactional=transactional)
+        if isinstance(group, Group):
+            return check_commit(group, member_id, instance_id, generation, transactional=transactional)
+        return group.check_commit(member_id, instance_id, generation, partitions, transactional=transactional)
 
     async def until_replicated(self, group_id: str) -> None:
         """Wait until the replicas have the records written for the members of a group. Raises GroupRefusal."""
@@ -264,7 +216,7 @@ class GroupCoordinator:
         return error
 
     def _store(self, group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
-        hosted = self._hosted.host(group_id)
+        hosted = self.hosted.host(group_id)
         for key, committed in offsets.items():
             former = hosted.offsets.get(key)
             # The offset that was written later counts, even if it is stored earlier, as with a transaction.
@@ -275,14 +227,14 @@ class GroupCoordinator:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Return NONE if a client may fetch the offsets of a group. Members of classic groups are never refused."""
-        hosted = self._hosted.get(group_id)
+        hosted = self.hosted.get(group_id)
         if hosted is None or isinstance(hosted.group, Group):
             return ErrorCode.NONE
         return hosted.group.check_fetch(member_id, epoch)
 
     def committed(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """Return the committed offsets of a group that have not expired."""
-        hosted = self._hosted.get(group_id)
+        hosted = self.hosted.get(group_id)
         if hosted is None:
             return {}
         self._expire_offsets(hosted)
@@ -317,7 +269,7 @@ class GroupCoordinator:
         """Delete committed offsets."""
         keys = list(keys)
         error, _ = await self.log.write(group_id, [(offset_key(group_id, *key), None) for key in keys])
-        hosted = self._hosted.get(group_id)  # the group may have been deleted or have moved meanwhile
+        hosted = self.hosted.get(group_id)  # the group may have been deleted or have moved meanwhile
         if error is ErrorCode.NONE:
             self.transactional.remove(group_id, keys)
         if error is ErrorCode.NONE and hosted is not None:
@@ -327,18 +279,18 @@ class GroupCoordinator:
 
     def drop_topic(self, topic: str) -> None:
         """Delete the committed offsets of a deleted topic."""
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             self._drop_offsets(hosted, [key for key in hosted.offsets if key[0] == topic])
 
     def clean_up(self) -> None:
         """Delete groups that have had no members and no offsets for ``offsets.retention.check.interval.ms``."""
         alive = {group.group_id for group in self.groups()}
-        for group_id in [group_id for group_id in self._hosted if group_id not in alive]:
-            group = self._hosted[group_id].group
+        for group_id in [group_id for group_id in self.hosted if group_id not in alive]:
+            group = self.hosted[group_id].group
             # A member that got an id in advance is about to join.
             if isinstance(group, Group) and group.pending:
                 continue
-            del self._hosted[group_id]
+            del self.hosted[group_id]
             group.close(ErrorCode.UNKNOWN_MEMBER_ID)
             rows = tombstones(group)
             if rows:
@@ -350,7 +302,7 @@ class GroupCoordinator:
         """Return the groups of this node. A group that lost its last member and offset stays for some minutes."""
         groups = []
         recently = self._now_ms() - self._settings.number("offsets.retention.check.interval.ms")
-        for hosted in self._hosted.values():
+        for hosted in self.hosted.values():
             self._expire_offsets(hosted)
             if not hosted.group.is_empty or hosted.offsets or hosted.empty_since > recently:
                 groups.append(hosted.group)
@@ -360,14 +312,14 @@ class GroupCoordinator:
         return next((group for group in self.groups() if group.group_id == group_id), None)
 
     def replicated_group(self, group_id: str) -> AnyGroup | None:
-        """Return a group. If the coordinator assigns, the group has only the changes that are replicated."""
+        """Return a group. If the coordinator assigns, it contains only the changes that are replicated."""
         group = self.group(group_id)
         if group is None or isinstance(group, Group):
             return group
-        if self.log.is_replicated(group_id, self._hosted[group_id].written):
+        if self.log.is_replicated(group_id, self.hosted[group_id].written):
             return group
         records = self.log.read_replicated(group_id)
-        return self._hosted.read_only(group_id, records) if records else None
+        return self.hosted.read_only(group_id, records) if records else None
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Delete a group that has no members."""
@@ -380,7 +332,7 @@ class GroupCoordinator:
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         # Removed before the write, so that no request uses the group meanwhile.
-        hosted = self._hosted.pop(group_id)
+        hosted = self.hosted.pop(group_id)
         group.close(ErrorCode.UNKNOWN_MEMBER_ID)
         ends: Rows = [(offset_key(group_id, *key), None) for key in hosted.offsets]
         self.transactional.remove(group_id, self.transactional.pending(group_id))

@@ -172,6 +172,7 @@ class Group:
     def _replace(self, old: Member, request: JoiningMember, member_id: str) -> JoinResult | asyncio.Future[JoinResult]:
         """Replace a restarted static member: give it a new id, and if possible its assignment without a rebalance."""
         was_leader = self.members.leader == old.member_id
+        # Two processes with one instance id would read the same partitions, so the older one is fenced (KIP-345).
         self.members.remove(old, ErrorCode.FENCED_INSTANCE_ID)
         member = Member(member_id, *request[1:], assignment=old.assignment, is_new=False)
         self.members.add(member)
@@ -220,6 +221,7 @@ class Group:
         if self.state is GroupState.DEAD:
             return
         from_empty = self.state is GroupState.EMPTY
+        # A sync that waits belongs to the generation that ends here. Its member has to join the next one.
         for member in self.members.values():
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self._advance(GroupEvent.REBALANCE)
@@ -251,6 +253,7 @@ class Group:
     def _complete_join(self) -> None:
         """Begin the next generation, when all members have joined or the timeout has passed. Others are dropped."""
         self._delaying = False
+        # Absent static members stay (rule 4): a restart within the session timeout must not move their partitions.
         for member in [
             member for member in self.members.values() if member.joining is None and member.instance_id is None
         ]:
@@ -270,6 +273,7 @@ class Group:
         # A static leader keeps its place without joining (rule 4), and then another member must assign.
         if self.members.leader not in [member.member_id for member in joined]:
             self.members.leader = joined[0].member_id
+        assert self.members.leader in self.members, "the leader is a member that has joined"
         self.generation += 1
         self.protocol = self.members.elect_protocol()
         self._advance(GroupEvent.JOINED)
@@ -344,6 +348,7 @@ class Group:
         error = self.check_generation(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
+        # Also during a rebalance: a member may need the whole rebalance timeout before it joins again.
         self.touch(self.members[member_id])
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -416,6 +421,7 @@ class Group:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        assert self.state is not GroupState.EMPTY or not self.members, "a group that is EMPTY has no members"
 
 
 def check_commit(

@@ -17,13 +17,14 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from ....errors import ErrorCode
+from ...metadata.topics import PartitionKey
 from ...metadata.view import MetadataView
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,21 @@ def unknown_member(group_id: str, member_id: str) -> GroupRefusal:
     return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
+class HeartbeatGroupState(Enum):
+    """The state of a group. It follows from the other values of the group, so there are no transitions."""
+
+    EMPTY = "no members; the group may still have offsets"
+    NOT_READY = "topics of the topology of a streams group are missing"
+    ASSIGNING = "the assignment is older than the group; a later heartbeat renews it"
+    RECONCILING = "members move to their targets"
+    STABLE = "all members have their targets"
+
+    @property
+    def wire_name(self) -> str:
+        """The name in ListGroups, and in ConsumerGroupDescribe or StreamsGroupDescribe."""
+        return self.name.title().replace("_", "")
+
+
 @dataclass(slots=True, eq=False)
 class HeartbeatMember(ABC):
     """A member. Owner: its group.
@@ -94,6 +110,17 @@ class HeartbeatMember(ABC):
     @abstractmethod
     def must_revoke(self) -> bool:
         """Whether the member has to revoke something within its rebalance timeout."""
+
+    @abstractmethod
+    def is_reconciled(self, epoch: int) -> bool:
+        """Return whether the member has the target of this epoch."""
+
+    def update(self, heartbeat: object, *names: str) -> None:
+        """Store the values of these names from a heartbeat. None is an unchanged value."""
+        for name in names:
+            value = getattr(heartbeat, name)
+            if value is not None:
+                setattr(self, name, value)
 
     def stop(self) -> None:
         """Cancel the timers."""
@@ -151,13 +178,26 @@ class HeartbeatGroup(ABC, Generic[M]):
         return f"<{type(self).__name__} {self.group_id} {self.state.name} epoch={self.epoch} members={members}>"
 
     @property
-    @abstractmethod
-    def state(self) -> Enum:
+    def state(self) -> HeartbeatGroupState:
         """The state of the group. It follows from its other values."""
+        if not self.members:
+            return HeartbeatGroupState.EMPTY
+        if not self._is_ready:
+            return HeartbeatGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return HeartbeatGroupState.ASSIGNING
+        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
+            return HeartbeatGroupState.STABLE
+        return HeartbeatGroupState.RECONCILING
 
     @property
     def is_empty(self) -> bool:
         return not self.members
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the group can assign: a streams group needs the topics of its topology."""
+        return True
 
     def _is_within_interval(self) -> bool:
         """Return whether the last assignment is too recent for another one."""
@@ -176,7 +216,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         return self._setting(f"{self.type}.session.timeout.ms") / 1000
 
     def _restart_revocation(self, member: M) -> None:
-        """Start or restart the rebalance timeout of a member that has to revoke something, after a change of that."""
+        """Restart the rebalance timeout of a member, after a change of what it has to revoke."""
         member.stop_revocation()
         if member.must_revoke:
             self._limit_revocation(member)
@@ -196,7 +236,7 @@ class HeartbeatGroup(ABC, Generic[M]):
         """Remove a member. Its partitions or tasks are free at once. Raises GroupRefusal."""
 
     def start_sessions(self) -> None:
-        """Start the timers of members without timers, after the group was loaded or converted."""
+        """Start the timers of the members that have none, after the group was loaded or converted."""
         for member in self.members.values():
             if member.session is None:
                 self.touch(member)
@@ -209,22 +249,29 @@ class HeartbeatGroup(ABC, Generic[M]):
 
     # Offsets.
 
-    def _check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, has_had: Callable[[M], bool]
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Iterable[PartitionKey],
+        *,
+        transactional: bool,
     ) -> ErrorCode:
-        """Return NONE if a commit of offsets is accepted.
-
-        ``has_had`` says whether the member had the partitions at ``epoch``, if that is older than the member's.
-        """
+        """Return NONE if a commit of offsets of these partitions is accepted."""
         # A client outside of the group, while the group is empty; or a producer that names only the group.
         if epoch < 0 and (not self.members or (transactional and not member_id and instance_id is None)):
             return ErrorCode.NONE
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.epoch or (epoch < member.epoch and has_had(member)):
+        if epoch == member.epoch or (epoch < member.epoch and self._has_had(member, partitions, epoch)):
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+    @abstractmethod
+    def _has_had(self, member: M, partitions: Iterable[PartitionKey], epoch: int) -> bool:
+        """Return whether the member has had the partitions since ``epoch``, an earlier epoch than its own."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return NONE if a client may fetch the committed offsets. A client that is not a member always may."""

@@ -158,6 +158,7 @@ class HostedGroups(dict[str, HostedGroup]):
 
     def put(self, group: ConsumerGroup | StreamsGroup) -> None:
         """Host a group that has got its first member."""
+        assert group.members, "a group is hosted when it has a member"
         hosted = self.host(group.group_id)
         if hosted.group is not group:
             self._replace(hosted, group)
@@ -166,7 +167,7 @@ class HostedGroups(dict[str, HostedGroup]):
             hosted.written = self._log.end_offset(group.group_id)
 
     def read_only(self, group_id: str, records: Mapping[tuple[int, str], Buffer]) -> ConsumerGroup | StreamsGroup:
-        """Return a group made of its records, without timers. It is not hosted."""
+        """Make a group from its records. It has no timers, and is not hosted."""
         group = self._group_of(group_id, records)
         group.restore(records)
         group.close(ErrorCode.NONE)
@@ -194,6 +195,7 @@ class HostedGroups(dict[str, HostedGroup]):
         return self._settings.value("group.consumer.migration.policy").lower()
 
     def _replace(self, hosted: HostedGroup, group: AnyGroup) -> None:
+        # Without tombstones the next coordinator would read two groups of this id.
         old, hosted.group = hosted.group, group
         old.close(ErrorCode.REBALANCE_IN_PROGRESS)  # the waiting members join the other group
         rows = tombstones(old)

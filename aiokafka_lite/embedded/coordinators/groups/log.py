@@ -158,7 +158,7 @@ class GroupLog(CoordinatorLog):
     def append_transactional(
         self, group_id: str, rows: Rows, producer: tuple[int, int], verification: Verification | None
     ) -> ProduceStatus:
-        """Write as a part of a producer's transaction, without waiting for the replicas."""
+        """Write rows as a part of a producer's transaction. Does not wait for the replicas."""
         key = self._key(group_id)
         batch = self._batch(rows, producer, verification)
         return self._replica_manager.append_to_local_log(

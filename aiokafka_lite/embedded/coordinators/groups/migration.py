@@ -99,4 +99,5 @@ def downgrade(old: ConsumerGroup, new: Group, metadata: MetadataView) -> None:
                 assignment=encode_assignment(metadata, target, protocols[0][1]),
             )
         )
+    assert old.epoch >= old.assignment_epoch, "the generation of the new group is not older than any epoch of a member"
     new.restore(old.epoch, members.leader, members.elect_protocol(), list(members.values()))

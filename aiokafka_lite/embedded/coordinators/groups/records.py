@@ -97,17 +97,3 @@ def partition_of(group_id: str, partitions: int) -> int:
     # As Java's abs(), except for the one hash without a positive counterpart, which Kafka maps to 0.
     value = value - 2**32 if value >= 2**31 else value
     return (0 if value == -(2**31) else abs(value)) % partitions
-
-
-__all__ = [
-    "OFFSETS_TOPIC",
-    "GroupMetadataKey",
-    "GroupMetadataMember",
-    "GroupMetadataValue",
-    "OffsetCommitKey",
-    "OffsetCommitValue",
-    "group_key",
-    "offset_key",
-    "partition_of",
-    "read_key",
-]

@@ -54,6 +54,7 @@ class TransactionalOffsets:
 
     def end(self, index: int, producer_id: int, *, committed: bool) -> None:
         """Apply or drop the offsets of a transaction, whose marker was written to a partition of the offsets topic."""
+        # A marker may be written twice, by two coordinators. The second one finds nothing.
         for group_id, offsets in self._open.pop((index, producer_id), {}).items():
             if committed:
                 self._store(group_id, offsets)

@@ -41,6 +41,7 @@ def _spread(
     total = len(targets) * sharing
     # The rooms differ by one at most, and their sum is the total.
     rooms = {member: total * (n + 1) // len(members) - total * n // len(members) for n, member in enumerate(members)}
+    assert sum(rooms.values()) == total, "every place of a partition has room at a member"
     missing = dict.fromkeys(targets, sharing)
     owned: Assignment = {member: [] for member in members}
     for member, room in rooms.items():

@@ -142,6 +142,7 @@ class ShareGroup:
             has_changed = True
         self._assign(topics, has_changed=has_changed)
         member.is_unsent = member.is_unsent or request.epoch == JOIN_EPOCH or request.topics is not None
+        assert member.epoch <= self.assignment_epoch <= self.epoch, "no member is ahead of its group"
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         return member

@@ -74,7 +74,7 @@ class HostedShareGroups:
         return self._groups.get(group_id)
 
     def replicated(self, group_id: str) -> ShareGroup | None:
-        """Return a group without the changes that the replicas do not have yet."""
+        """Return a group as the replicas have it: the changes that they lack are left out."""
         group, node = self._groups.get(group_id), self._leader(OFFSETS_TOPIC, group_id)
         while group is not None and node is not None and not node.group_log.is_replicated(group_id, group.end_offset):
             group = group.before
@@ -100,6 +100,7 @@ class HostedShareGroups:
             if request.epoch != 0:
                 raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
             group = ShareGroup(group_id)
+        # A change is made in a copy, so that a refused write leaves the group as it was.
         changed = group.copy()
         member = changed.heartbeat(request, self._controller.topics, self._max_size())
         self._replace(group, changed)
@@ -108,6 +109,7 @@ class HostedShareGroups:
 
     def _replace(self, old: ShareGroup, new: ShareGroup) -> None:
         """Write the changes of a group, and keep them. Raises GroupRefusal if the log refuses them."""
+        assert new.epoch >= old.epoch, "the epoch of a group only grows"
         # The log has only the epoch of a group, so a change within an epoch is not written.
         if new.epoch != old.epoch:
             node = self._leader(OFFSETS_TOPIC, new.group_id)
@@ -186,7 +188,7 @@ class HostedShareGroups:
         self._write_states(self._groups[group_id], [key])
 
     def end_offset(self, key: PartitionKey) -> int | None:
-        """Return the end of the records of a partition; None without a leader."""
+        """Return the end of the records of a partition; None if it has no leader."""
         topic = self._controller.topics.get(key[0])
         node = None if topic is None else self._nodes.get(topic.partitions[key[1]].leader)
         replica = None if node is None else node.replica_manager.partitions.get(key)
@@ -201,6 +203,7 @@ class HostedShareGroups:
         if group is None:
             group = self._groups[group_id] = ShareGroup(group_id)
             self._write(OFFSETS_TOPIC, group_id, _group_rows(group))
+        # A new object: the leader then drops the records in flight, whose deliveries belong to the old one.
         group.states[key] = ShareState(start_offset)
         self._write_states(group, [key])
 

@@ -187,6 +187,7 @@ class SharePartition:
             state, count = record.state, record.delivery_count
             if state is RecordState.ACQUIRED:
                 state, count = RecordState.AVAILABLE, count - 1
+            assert count >= 0, "an acquired record was delivered at least once"
             last = batches[-1] if batches else None
             if last is not None and (last.last + 1, last.state, last.delivery_count) == (offset, state, count):
                 batches[-1] = last._replace(last=offset)
@@ -210,10 +211,12 @@ class SharePartition:
         strict: bool = False,
         batch_size: int | None = None,
     ) -> list[AcquiredRange]:
-        """Acquire records of ``batches``: the first and last offsets of the log's record batches, in order, from
-        ``next_fetch_offset`` on. With ``strict``, at most ``max_records`` new records are acquired (KIP-1206).
-        Otherwise the record batch in which ``max_records`` is reached is acquired to its end. New records are then
-        returned in ranges of whole record batches. All ranges except the last have ``batch_size`` records or more.
+        """Acquire records for a member. ``batches`` are the first and last offsets of the log's record batches, in
+        order, from ``next_fetch_offset`` on.
+
+        With ``strict``, at most ``max_records`` new records are acquired (KIP-1206). Otherwise the record batch in
+        which ``max_records`` is reached is acquired to its end. New records are then returned in ranges of whole
+        record batches. All ranges except the last have ``batch_size`` records or more.
         """
         acquired: list[AcquiredRange] = []
         if not batches:
@@ -236,6 +239,7 @@ class SharePartition:
         # count offsets that the log lacks.
         if not self._records:
             self.start_offset = first
+        assert not self._records or next(reversed(self._records)) < first, "new records come after those in flight"
         room = min(max_records - len(available), max_locks - (first - self.start_offset))
         if room > 0:
             end, splits = min(first + room, last + 1), set[int]()
@@ -263,6 +267,7 @@ class SharePartition:
         record.member_id = member_id
         record.locked_until = locked_until
         last = acquired[-1] if acquired else None
+        assert last is None or last.last < offset, "acquired ranges ascend and do not overlap"
         continues = last is not None and (last.last + 1, last.delivery_count) == (offset, record.delivery_count)
         if last is not None and continues and not begins:
             acquired[-1] = last._replace(last=offset)
@@ -299,6 +304,7 @@ class SharePartition:
         may_renew: bool = True,
     ) -> None:
         """Apply the acknowledgements of a member. Raises BadAcknowledgement; then nothing is changed."""
+        # All acknowledgements are checked before the first one is applied (rule 6).
         changes: dict[_Record, RecordEvent] = {}
         for batch in batches:
             for record, event in self._checked(member_id, batch):
@@ -390,6 +396,7 @@ class SharePartition:
         while self._records:
             offset, record = next(iter(self._records.items()))
             if record.state not in _DONE:
+                assert self.start_offset <= offset < self.end_offset, "the start offset never moves back (rule 4)"
                 self.start_offset = offset
                 return
             del self._records[offset]

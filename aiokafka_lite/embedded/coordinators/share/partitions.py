@@ -313,11 +313,13 @@ class SharePartitions:
             state.batches = share.state()
             state.delivery_complete_count = share.delivery_complete_count
             self._groups.save(key.group_id, key.partition)
+        # Records that were released may complete a fetch that waits (rule 3).
         self._replica_manager.fetch_purgatory.check_and_complete(self._place(key))
 
     # Acquisition locks.
 
     def _expire_at(self, key: ShareKey, when: float) -> None:
+        # One timer for each partition: for the lock that ends first. ``_expire`` starts the next one.
         led = self._led[key]
         if led.timer is not None and led.timer.when() > when:  # locks are shorter now
             led.timer.cancel()

@@ -70,8 +70,7 @@ class ShareSessions:
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return the session of a request, at its next epoch; the final epoch ends the session. Raises
-        SessionRefused."""
+        """Return the session of a request, at its next epoch. The final epoch ends it. Raises SessionRefused."""
         session = self._sessions.get(key)
         if session is None:
             raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -82,6 +81,7 @@ class ShareSessions:
         else:
             # Epoch 0 would open another session, so the epoch wraps to 1.
             session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
+            assert session.epoch != INITIAL_EPOCH, "only a request that opens a session has epoch 0"
         return session
 
     def update(

@@ -64,6 +64,7 @@ class _Assignment:
         waiting = self._keep([(task, was_standby.get(task, [])) for task in waiting])
         queue = _Queue(self._members, {name: len(tasks) for name, tasks in self._active.items()})
         self._add_active(waiting, queue)
+        assert sum(map(len, self._active.values())) == len(self._tasks), "each task is active at one member"
         for name, active in self._active.items():
             for task in active:
                 self._processes_with[task].append(self._members[name].process_id)
@@ -75,6 +76,7 @@ class _Assignment:
 
     def _keep(self, candidates: list[tuple[TaskId, list[str]]]) -> list[TaskId]:
         """Leave active tasks where they were, up to the share of each member. Returns the other tasks."""
+        # Balance: ``extra`` members may have one task more than ``low``, and ``fuller`` counts those that do.
         low, extra = divmod(len(self._tasks), len(self._members))
         fuller = sum(len(tasks) > low for tasks in self._active.values())
         waiting = []
@@ -96,7 +98,7 @@ class _Assignment:
             queue.add_task(member)
 
     def _add_standby(self, task: TaskId, earlier: list[str], queue: _Queue) -> None:
-        """Add a standby task to a process without the task, preferably to a process that had it before.
+        """Add a standby task to a process that does not have the task, preferably to one that had it before.
 
         Balance comes first: a process that had the task and is fuller than others does not get it. If all processes
         have the task, no standby task is added, as in Kafka.
@@ -109,6 +111,7 @@ class _Assignment:
             if self._members[member].process_id not in processes and queue.loads[member] <= queue.loads[name]:
                 name = member
                 break
+        assert self._members[name].process_id not in processes, "a process has each task at most once"
         self._standby[name].add(task)
         processes.append(self._members[name].process_id)
         queue.add_task(name)
@@ -140,7 +143,7 @@ class _Queue:
         heapify(self._heap)
 
     def add_task(self, name: str) -> None:
-        """Note that a member has one more task."""
+        """Count one more task of a member."""
         process = self._members[name].process_id
         self.loads[name] += 1
         self._totals[process] += 1

@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import NamedTuple
 
 from ....errors import ErrorCode
@@ -40,6 +39,8 @@ from ..groups.consumer_group_records import (
     STREAMS_TARGET_EPOCH,
     STREAMS_TOPOLOGY,
     StoredRecords,
+    TargetAssignmentMetadataValue,
+    encode_target_epoch,
 )
 from ..groups.consumer_group_topics import topics_hash
 from ..groups.heartbeat_group import (
@@ -56,12 +57,10 @@ from .assignor import TaskMember, Tasks, assign_tasks
 from .members import NO_TASKS, StreamsMember
 from .records import (
     StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMetadataValue,
     encode_current,
     encode_group,
     encode_member,
     encode_target,
-    encode_target_epoch,
     encode_topology,
     read_current,
     read_member,
@@ -71,21 +70,6 @@ from .records import (
 from .topology import Status, StreamsStatusCode, TopologyTasks, required_topics, source_topics, tasks_of
 
 logger = logging.getLogger(__name__)
-
-
-class StreamsGroupState(Enum):
-    """The state of a group. It follows from its other values, so there are no transitions."""
-
-    EMPTY = "no members; the group may still have offsets"
-    NOT_READY = "topics of the topology are missing"
-    ASSIGNING = "the assignment is older than the group; a later heartbeat renews it"
-    RECONCILING = "members move to their targets"
-    STABLE = "all members have their targets"
-
-    @property
-    def wire_name(self) -> str:
-        """The name in StreamsGroupDescribe and ListGroups."""
-        return self.name.title().replace("_", "")
 
 
 class StreamsHeartbeat(NamedTuple):
@@ -144,16 +128,8 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         self.stored: StoredRecords = StoredRecords(group_id, persist)
 
     @property
-    def state(self) -> StreamsGroupState:
-        if not self.members:
-            return StreamsGroupState.EMPTY
-        if self._validated_epoch != self.topology.epoch:
-            return StreamsGroupState.NOT_READY
-        if self.epoch > self.assignment_epoch:
-            return StreamsGroupState.ASSIGNING
-        if all(member.is_reconciled(self.assignment_epoch) for member in self.members.values()):
-            return StreamsGroupState.STABLE
-        return StreamsGroupState.RECONCILING
+    def _is_ready(self) -> bool:
+        return self._validated_epoch == self.topology.epoch
 
     def subscribed_topics(self) -> set[str]:
         """Return the names of the topics that the members read."""
@@ -166,6 +142,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         """Handle the heartbeat of a new or known member. Raises GroupRefusal."""
         member = self._find_for(request)
         topology = self._topology_for(request.topology)
+        # Counted in each heartbeat: topics may have been created, enlarged or deleted since the last one (rule 2).
         partitions = {name: len(topic.partitions) for name, topic in self._metadata.topics.items()}
         configured = tasks_of(topology, partitions)
         if configured.status is None and request.owned is not None:
@@ -173,6 +150,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         is_first = not self.stored.values
         before = member.description if member.member_id in self.members else None
         _update(member, request)
+        # Before the member is added, because the delay is for an empty group (rule 3).
         self._delay_first_assignment()
         self.members[member.member_id] = member
         self.topology, self.configured = topology, configured
@@ -208,6 +186,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
     def _topology_for(self, topology: StreamsTopology | None) -> StreamsTopology:
         """Return the topology of the group after a heartbeat that may bring one (rule 1). Raises GroupRefusal."""
         present = self.topology
+        # During a rolling upgrade older instances join too. Their status says that they are stale (rule 1).
         if topology is None or present.epoch > topology.epoch:
             return present
         if present.epoch >= 0 and _by_id(present) != _by_id(topology):
@@ -305,6 +284,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
         if member is None:
             raise unknown_member(self.group_id, member_id)
         self._fence(member)
+        # Without other members there is nobody left to shut down.
         if shutdown and self.members and self._shutdown_by is None:
             self._shutdown_by = member_id
 
@@ -325,20 +305,13 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
 
     # Offsets.
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, keys: Iterable[PartitionKey], *, transactional: bool
-    ) -> ErrorCode:
-        """Return whether to accept a commit of offsets."""
+    def _has_had(self, member: StreamsMember, partitions: Iterable[PartitionKey], epoch: int) -> bool:
         readers = {
             name: subtopology.subtopology_id
             for subtopology in self.topology.subtopologies
             for name in source_topics(subtopology)
         }
-        tasks = [(readers.get(name, ""), number) for name, number in keys]
-        return self._check_commit(
-            *(member_id, instance_id, epoch, transactional),
-            lambda member: all(member.may_commit(task, epoch) for task in tasks),
-        )
+        return all(member.may_commit((readers.get(name, ""), number), epoch) for name, number in partitions)
 
     # The log.
 
@@ -347,6 +320,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
 
         Raises GroupRefusal.
         """
+        assert self.assignment_epoch <= self.epoch, "an assignment is never newer than its group"
         target_epoch = (STREAMS_TARGET_EPOCH, "")
         records = {
             (STREAMS_GROUP, ""): encode_group(
@@ -392,7 +366,7 @@ class StreamsGroup(HeartbeatGroup[StreamsMember]):
                 configs = group.last_assignment_configs or ()
                 self._standby_replicas = next((int(config.value) for config in configs), 0)
             elif kind == STREAMS_TARGET_EPOCH:
-                target = decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)[0]
+                target = decode_versioned(TargetAssignmentMetadataValue, value)[0]
                 self.assignment_epoch, self._assigned_at = target.assignment_epoch, target.assignment_timestamp
             elif kind == STREAMS_TOPOLOGY:
                 self.topology = self._stored_topology = read_topology(value)
@@ -451,15 +425,6 @@ def _check_tasks(owned: Tasks, configured: TopologyTasks) -> None:
 def _update(member: StreamsMember, request: StreamsHeartbeat) -> None:
     """Store the values of a heartbeat."""
     member.client_id, member.client_host = request.client_id, request.client_host
-    if request.rack_id is not None:
-        member.rack_id = request.rack_id
-    if request.rebalance_timeout is not None:
-        member.rebalance_timeout = request.rebalance_timeout
+    member.update(request, "rack_id", "rebalance_timeout", "process_id", "endpoint", "tags")
     if request.topology is not None:
         member.topology_epoch = request.topology.epoch
-    if request.process_id is not None:
-        member.process_id = request.process_id
-    if request.endpoint is not None:
-        member.endpoint = request.endpoint
-    if request.tags is not None:
-        member.tags = request.tags

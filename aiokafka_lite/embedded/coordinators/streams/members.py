@@ -96,6 +96,7 @@ class StreamsMember(HeartbeatMember):
         """
         if self.is_reconciled(epoch):
             return False
+        # Rule 1: the member still has what it must revoke, so its epoch and its other tasks stay.
         if self.state is TaskState.UNREVOKED_TASKS and self._owns(owned, self.revoking, self.revoking_standby):
             return False
         kept = {task: since for task, since in self.active.items() if task in target.active}
@@ -104,6 +105,7 @@ class StreamsMember(HeartbeatMember):
         if (surplus or surplus_standby) and self._owns(owned, surplus, surplus_standby):
             self.active, self.standby = kept, kept_standby
             self.revoking, self.revoking_standby = surplus, surplus_standby
+            # A second revocation in a row begins at the next epoch (rule 1).
             has_revoked = self.state is TaskState.UNREVOKED_TASKS
             self.state = TaskState.UNREVOKED_TASKS
             self.previous_epoch, self.epoch = self.epoch, self.epoch + has_revoked
@@ -117,6 +119,7 @@ class StreamsMember(HeartbeatMember):
         self.standby = kept_standby | taken_standby
         self.revoking, self.revoking_standby = {}, frozenset()
         self.state = TaskState.STABLE if self.tasks == target else TaskState.UNRELEASED_TASKS
+        assert epoch >= self.epoch, "the epoch of a member only grows"
         self.previous_epoch: int = self.epoch
         self.epoch: int = epoch
         return True

@@ -56,14 +56,6 @@ class StreamsGroupMemberMetadataValue(Message):
 
 
 @message(key=-1, versions=(0, 0), flexible=0)
-class StreamsGroupTargetAssignmentMetadataValue(Message):
-    """The epoch of a group's assignment, and when it was computed, in milliseconds."""
-
-    assignment_epoch: int = int32()
-    assignment_timestamp: int = int64(default=0, tag=0)
-
-
-@message(key=-1, versions=(0, 0), flexible=0)
 class StreamsGroupTargetAssignmentMemberValue(Message):
     """The target of a member."""
 
@@ -123,11 +115,6 @@ def encode_group(epoch: int, metadata_hash: int, validated_epoch: int, standby_r
         validated_topology_epoch=validated_epoch,
         last_assignment_configs=configs,
     )
-    return encode_versioned(value, 0)
-
-
-def encode_target_epoch(epoch: int, assigned_at: int) -> bytes:
-    value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_at)
     return encode_versioned(value, 0)
 
 

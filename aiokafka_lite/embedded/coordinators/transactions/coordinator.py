@@ -104,7 +104,7 @@ class TransactionCoordinator:
 
     @property
     def largest_producer_id(self) -> int:
-        """The largest producer id that a transactional id has or had here; -1 without any."""
+        """The largest producer id that a transactional id has or had here; -1 if there is none."""
         values = [hosted.value for hosted in self._hosted.values()]
         return max(
             (max(value.producer_id, value.previous_producer_id, value.next_producer_id) for value in values), default=-1
@@ -187,9 +187,7 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey], generation: int
     ) -> ErrorCode:
-        """Add partitions to a transaction: for AddPartitionsToTxn and AddOffsetsToTxn, and in generation 2 also for the
-        first batch or offset of a partition.
-        """
+        """Add partitions, for AddPartitionsToTxn, AddOffsetsToTxn or the first batch of a partition in generation 2."""
         hosted, error = self._find_idle(transactional_id)
         if hosted is None:
             return error
@@ -311,6 +309,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if following is hosted.value else await self._start_change(hosted, following)
 
     def _start_change(self, hosted: _Hosted, following: TransactionMetadata) -> asyncio.Future[ErrorCode]:
+        assert hosted.pending is None, "one change of a transactional id at a time (rule 2)"
         hosted.pending = following
         written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._start(lambda: self._write(hosted, following, written), following.transactional_id)
@@ -318,6 +317,7 @@ class TransactionCoordinator:
 
     async def _write(self, hosted: _Hosted, following: TransactionMetadata, written: asyncio.Future[ErrorCode]) -> None:
         error = await self.log.write(following, WRITE_TIMEOUT)
+        assert hosted.pending is following, "no other change begins during a write (rule 2)"
         # Also after a failed write, so that the client can try again.
         hosted.pending = None
         if not self._has(hosted):

@@ -99,7 +99,7 @@ class TransactionRequests:
             released = self._held.get(key)
             if released is not None:
                 await released.wait()
-                continue
+                continue  # a test may hold the markers again meanwhile
             if await self._try_marker(sender, key, marker) in _SETTLED:
                 return
             await asyncio.sleep(pause)
@@ -109,6 +109,7 @@ class TransactionRequests:
         broker = self._brokers[sender]
         if not broker.is_running:
             return ErrorCode.NETWORK_EXCEPTION
+        # Each attempt looks the leader up again, because it may have moved since the last one.
         state = broker.metadata.partition_state(key)
         if state is None:
             return ErrorCode.NONE  # the topic was deleted

@@ -154,7 +154,11 @@ class TransactionMetadata:
 
     def advance(self, event: TransactionEvent, now_ms: int, **changes: object) -> TransactionMetadata:
         """Return the value after an event. Raises IllegalStateError if the state does not allow the event."""
-        return replace(self, state=next_state(TRANSITIONS, self.state, event), updated_at=now_ms, **changes)  # type: ignore[arg-type]
+        following = replace(self, state=next_state(TRANSITIONS, self.state, event), updated_at=now_ms, **changes)  # type: ignore[arg-type]
+        same_producer = following.producer_id == self.producer_id
+        assert not same_producer or following.producer_epoch >= self.producer_epoch, "the epoch only grows (rule 1)"
+        assert following.producer_epoch <= MAX_EPOCH, "a new producer id follows the last epoch (rule 3)"
+        return following
 
 
 def initialize(
@@ -170,6 +174,7 @@ def initialize(
     PREPARE_EPOCH_FENCE: the coordinator has to abort it, and the client has to ask again.
     """
     _check_ended(transaction)
+    # Before the open transaction is looked at: a fenced producer must not abort the transaction of its successor.
     if old is not None and not _may_continue(transaction, old):
         raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
     if transaction.state is _S.ONGOING:
@@ -286,35 +291,11 @@ def end(
 ) -> TransactionMetadata:
     """Decide an EndTxn. ``new_producer_id`` is for generation 2, if the epoch is exhausted."""
     if generation < GENERATION_2:
-        return _end_generation_1(transaction, producer_id, producer_epoch, commit=commit, now_ms=now_ms)
-    return _end_generation_2(
-        transaction, producer_id, producer_epoch, commit=commit, new_producer_id=new_producer_id, now_ms=now_ms
-    )
-
-
-def _end_generation_1(
-    transaction: TransactionMetadata, producer_id: int, producer_epoch: int, *, commit: bool, now_ms: int
-) -> TransactionMetadata:
-    if transaction.producer_id != producer_id:
-        raise TransactionRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if transaction.producer_epoch != producer_epoch:
-        raise TransactionRefused(ErrorCode.PRODUCER_FENCED)
-    _check_ended(transaction)
-    if transaction.state is _S.ONGOING:
-        return transaction.advance(_E.COMMIT if commit else _E.ABORT, now_ms, generation=GENERATION_1)
-    return _repeated(transaction, commit=commit)
-
-
-def _end_generation_2(
-    transaction: TransactionMetadata,
-    producer_id: int,
-    producer_epoch: int,
-    *,
-    commit: bool,
-    new_producer_id: Callable[[], int],
-    now_ms: int,
-) -> TransactionMetadata:
-    """Decide an EndTxn of generation 2. Each transaction has its own epoch, so the epoch shows a repeated request."""
+        check_producer(transaction, producer_id, producer_epoch)
+        if transaction.state is _S.ONGOING:
+            return transaction.advance(_E.COMMIT if commit else _E.ABORT, now_ms, generation=GENERATION_1)
+        return _repeated(transaction, commit=commit)
+    # In generation 2 each transaction has its own epoch, so the epoch shows whether the request is repeated.
     state, present = transaction.state, transaction.producer_epoch
     overflowed = transaction.previous_producer_id == producer_id and (producer_epoch, present) == (LAST_EPOCH, 0)
     is_repeated = overflowed or present == producer_epoch + 1
@@ -352,7 +333,7 @@ def _decide(
 
 
 def _repeated(transaction: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
-    """Return the answer to a repetition: the same value if the transaction has ended in the same way."""
+    """Return the same value for a repeated request. Raises TransactionRefused if the transaction ended otherwise."""
     if transaction.state is not (_S.COMPLETE_COMMIT if commit else _S.COMPLETE_ABORT):
         raise TransactionRefused(ErrorCode.INVALID_TXN_STATE)
     return transaction

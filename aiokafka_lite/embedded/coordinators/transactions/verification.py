@@ -60,6 +60,8 @@ async def verify_partitions(
         partition = broker.replica_manager.partitions.get(key)
         verification = ONGOING  # no question is asked: without a leader on this node, the append fails
         if partition is not None and partition.is_leader:
+            # The proof belongs to this leader and this epoch, so it is made before the question and checked by the
+            # append: a marker that comes in between makes it void.
             producer_id, epoch = batch.producer_id, batch.producer_epoch
             try:
                 partition.producers.check_epoch(producer_id, epoch)
