@@ -29,7 +29,7 @@ def subtopology(
     copartitioned: Iterable[tuple[Sequence[int], Sequence[int]]] = (),
     regex: Sequence[str] = (),
 ) -> m.StreamsSubtopology:
-    """``copartitioned`` has places in the lists of sources and of repartition topics."""
+    """Make a subtopology. ``copartitioned`` are places in the lists of sources and of repartition topics."""
     return m.StreamsSubtopology(
         subtopology_id=name,
         source_topics=list(sources),
@@ -51,7 +51,7 @@ def topology(*subtopologies: m.StreamsSubtopology, epoch: int = 0) -> m.StreamsT
 
 
 def counting(prefix: str) -> m.StreamsTopology:
-    """Records of ``…-in`` are repartitioned, and counted in a store."""
+    """Make a topology that repartitions the records of ``…-in`` and counts them in a store."""
     return topology(
         subtopology("0", [f"{prefix}-in"], sinks=[f"{prefix}-repartition"]),
         subtopology(
@@ -104,12 +104,12 @@ def heartbeat(
     )
 
 
-def tasks(found: list[m.StreamsTaskIds] | None) -> dict[str, list[int]] | None:
-    return None if found is None else {each.subtopology_id: each.partitions for each in found}
+def tasks(items: list[m.StreamsTaskIds] | None) -> dict[str, list[int]] | None:
+    return None if items is None else {item.subtopology_id: item.partitions for item in items}
 
 
 def answered(response: m.StreamsGroupHeartbeatResponse) -> tuple[int, Any, Any, Any]:
     """Return the epoch of the member, its active and standby tasks, and the codes of the status."""
     assert response.error_code == 0, response
-    codes = [each.status_code for each in response.status or ()]
+    codes = [status.status_code for status in response.status or ()]
     return response.member_epoch, tasks(response.active_tasks), tasks(response.standby_tasks), codes

@@ -33,17 +33,17 @@ READING = topology(subtopology("0", ["g-in"]))
 
 @asynccontextmanager
 async def coordinator(cluster: EmbeddedCluster) -> AsyncIterator[Peer]:
-    """A connection to the coordinator of the group ``g``. The first question makes the offsets topic."""
+    """Connect to the coordinator of the group ``g``. The first question makes the offsets topic."""
     running = next(node for node in cluster.nodes.values() if node.is_running)
     async with Peer(cluster, running.node_id) as peer:
-        (found,) = (await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
-    async with Peer(cluster, found.node_id) as peer:
+        (coordinator,) = (await peer.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators
+    async with Peer(cluster, coordinator.node_id) as peer:
         yield peer
 
 
 @asynccontextmanager
 async def refusing_log(cluster: EmbeddedCluster, peer: Peer) -> AsyncIterator[None]:
-    """The log of the coordinator refuses records: it asks for three replicas in sync, and one broker has stopped."""
+    """Let the coordinator's log refuse records: it asks for three replicas in sync, and one broker has stopped."""
     await cluster.stop(next(name for name in cluster.nodes if name != peer.node.node_id))
     for replicas in ("3", "1"):
         config = m.IncrementalAlterConfigsRequestConfig(name="min.insync.replicas", config_operation=0, value=replicas)
@@ -88,11 +88,11 @@ async def test_the_lag_of_a_group_names_the_member_that_reads_each_partition(clu
         await peer.ask(heartbeat("g", "a", 2, {"0": [0, 1]}))
         await peer.ask(heartbeat("g", "b", 3))
         lag = (await admin.groups.lag("g"))["g"]
-        found = [
+        owners_of_tasks = [
             (str(partition.partition), partition.member and partition.member.member_id) for partition in lag.partitions
         ]
         owners = ["a", "a", "b", "b", None, None, None, None]
-        assert found == [(str(each), owner) for each, owner in zip(committed, owners, strict=True)]
+        assert owners_of_tasks == [(str(partition), owner) for partition, owner in zip(committed, owners, strict=True)]
 
 
 async def test_the_coordinator_creates_the_internal_topics(cluster: EmbeddedCluster) -> None:
@@ -173,8 +173,8 @@ async def test_standby_tasks_are_on_other_processes(cluster: EmbeddedCluster) ->
         await peer.ask(join("g", "a2", stateful, process_id="process-a"))
         await peer.ask(join("g", "b", stateful))
         targets = {member.member_id: member.target_assignment for member in (await describe(peer)).members}
-        active = {name: tasks(each.active_tasks) or {} for name, each in targets.items()}
-        standby = {name: tasks(each.standby_tasks) or {} for name, each in targets.items()}
+        active = {name: tasks(target.active_tasks) or {} for name, target in targets.items()}
+        standby = {name: tasks(target.standby_tasks) or {} for name, target in targets.items()}
         of_a = sorted(active["a"].get("0", []) + active["a2"].get("0", []))
         assert sorted(of_a + active["b"]["0"]) == [0, 1, 2, 3]
         assert standby["b"]["0"] == of_a

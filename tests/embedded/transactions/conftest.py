@@ -32,22 +32,22 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 @pytest.fixture(params=[1, 2])
 async def producer(request: pytest.FixtureRequest, cluster: EmbeddedCluster) -> AsyncIterator[TransactionalPeer]:
     """An initialized producer of each generation."""
-    async with TransactionalPeer(cluster, "id", generation=request.param) as made:
-        await made.initialize()
-        yield made
+    async with TransactionalPeer(cluster, "id", generation=request.param) as producer:
+        await producer.initialize()
+        yield producer
 
 
 @pytest.fixture
 async def first(cluster: EmbeddedCluster) -> AsyncIterator[TransactionalPeer]:
     """An initialized producer of generation 1."""
-    async with TransactionalPeer(cluster, "id", generation=1) as made:
-        await made.initialize()
-        yield made
+    async with TransactionalPeer(cluster, "id", generation=1) as producer:
+        await producer.initialize()
+        yield producer
 
 
 @pytest.fixture
 async def second(cluster: EmbeddedCluster) -> AsyncIterator[TransactionalPeer]:
     """An initialized producer of generation 2."""
-    async with TransactionalPeer(cluster, "id", generation=2) as made:
-        await made.initialize()
-        yield made
+    async with TransactionalPeer(cluster, "id", generation=2) as producer:
+        await producer.initialize()
+        yield producer

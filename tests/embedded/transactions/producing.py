@@ -60,11 +60,11 @@ class TransactionalPeer:
 
     async def find(self, key: str, key_type: int) -> int:
         """Return the node that coordinates a group (0) or a transactional id (1)."""
-        node = next(each for each, broker in self.cluster.nodes.items() if broker.is_running)
+        node = next(node_id for node_id, broker in self.cluster.nodes.items() if broker.is_running)
         request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        found = (await self.ask(node, request, 6)).coordinators[0]
-        assert found.error_code == 0, ErrorCode.of(found.error_code)
-        return int(found.node_id)
+        coordinator = (await self.ask(node, request, 6)).coordinators[0]
+        assert coordinator.error_code == 0, ErrorCode.of(coordinator.error_code)
+        return int(coordinator.node_id)
 
     @property
     def state_partition(self) -> int:
@@ -87,7 +87,7 @@ class TransactionalPeer:
     async def initialize(
         self, *, timeout_ms: int = 60_000, old: tuple[int, int] = (-1, -1), version: int = 5, attempts: int = 50
     ) -> ErrorCode:
-        """InitProducerId, again while the coordinator aborts an open transaction."""
+        """Send InitProducerId, again while the coordinator aborts an open transaction."""
         request = m.InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -106,20 +106,21 @@ class TransactionalPeer:
         return error
 
     async def add(self, *partitions: tuple[str, int], version: int = 3) -> list[ErrorCode]:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
         request = m.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[
-                m.AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in by_topic(partitions).items()
+                m.AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                for name, indexes in by_topic(partitions).items()
             ],
         )
         answer = await self.to_coordinator(request, version)
         return [
-            ErrorCode.of(each.partition_error_code)
+            ErrorCode.of(result.partition_error_code)
             for topic in answer.results_by_topic_v3_and_below
-            for each in topic.results_by_partition
+            for result in topic.results_by_partition
         ]
 
     async def produce(
@@ -207,11 +208,11 @@ class TransactionalPeer:
             ],
             require_stable=stable,
         )
-        found = (await self.ask(coordinator, request, 9)).groups[0].topics[0].partitions[0]
-        return found.committed_offset, ErrorCode.of(found.error_code)
+        offset = (await self.ask(coordinator, request, 9)).groups[0].topics[0].partitions[0]
+        return offset.committed_offset, ErrorCode.of(offset.error_code)
 
     async def end(self, *, commit: bool, version: int | None = None) -> ErrorCode:
-        """EndTxn, once."""
+        """Send EndTxn, once."""
         newest = 5 if self.generation == 2 else 4
         answer = await self.to_coordinator(
             m.EndTxnRequest(committed=commit, **self.identity), newest if version is None else version
@@ -232,8 +233,8 @@ class TransactionalPeer:
 
     async def describe(self) -> m.DescribedTransaction:
         request = m.DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
-        found: m.DescribedTransaction = (await self.to_coordinator(request, 0)).transaction_states[0]
-        return found
+        description: m.DescribedTransaction = (await self.to_coordinator(request, 0)).transaction_states[0]
+        return description
 
     async def until_complete(self) -> str:
         """Wait until all markers are written. Returns the state."""
@@ -250,7 +251,7 @@ class TransactionalPeer:
     async def read(self, topic: str, *, partition: int = 0, committed: bool = True) -> list[bytes]:
         """Return the values that a consumer returns, which skips markers and aborted transactions."""
         answer = await self.fetch(topic, partition=partition, committed=committed)
-        aborted = sorted(answer.aborted_transactions or (), key=lambda each: each.first_offset)
+        aborted = sorted(answer.aborted_transactions or (), key=lambda transaction: transaction.first_offset)
         skipped: set[int] = set()
         values: list[bytes] = []
         for batch in split_batches(answer.records or b""):

@@ -16,15 +16,15 @@ OK = ErrorCode.NONE
 async def listed(producer: TransactionalPeer, version: int = 2, **filters: object) -> list[tuple[str, str]]:
     """Return the transactional ids of all brokers with their states."""
     fields = {"state_filters": [], "producer_id_filters": [], **filters}
-    found = []
+    results = []
     for node in producer.cluster.nodes:
         answer = await producer.ask(node, m.ListTransactionsRequest(**fields), version)  # type: ignore[arg-type]
         assert answer.error_code == 0
-        found += [
+        results += [
             (transaction_state.transactional_id, transaction_state.transaction_state)
             for transaction_state in answer.transaction_states
         ]
-    return sorted(found)
+    return sorted(results)
 
 
 async def test_transactions_are_listed_by_state_producer_duration_and_name(producer: TransactionalPeer) -> None:
@@ -53,31 +53,31 @@ async def test_wrong_and_slow_patterns_are_refused(producer: TransactionalPeer, 
 async def test_a_description_has_the_producer_the_timeout_and_the_partitions(producer: TransactionalPeer) -> None:
     await producer.initialize(timeout_ms=12_345)
     await producer.write("t", b"1", partition=1)
-    found = await producer.describe()
-    assert (found.producer_id, found.producer_epoch) == (producer.producer_id, producer.epoch)
-    assert (found.transaction_state, found.transaction_timeout_ms) == ("Ongoing", 12_345)
-    assert found.transaction_start_time_ms > 0
-    assert [(topic.topic, topic.partitions) for topic in found.topics] == [("t", [1])]
+    description = await producer.describe()
+    assert (description.producer_id, description.producer_epoch) == (producer.producer_id, producer.epoch)
+    assert (description.transaction_state, description.transaction_timeout_ms) == ("Ongoing", 12_345)
+    assert description.transaction_start_time_ms > 0
+    assert [(topic.topic, topic.partitions) for topic in description.topics] == [("t", [1])]
 
 
 async def producers(producer: TransactionalPeer, topic: str = "t") -> list[m.DescribeProducersState]:
     request = m.DescribeProducersRequest(topics=[m.DescribeProducersTopic(name=topic, partition_indexes=[0])])
     leader = producer.cluster.leader_of(topic, 0)
-    found: list[m.DescribeProducersState] = (
+    states: list[m.DescribeProducersState] = (
         (await producer.ask(leader, request, 0)).topics[0].partitions[0].active_producers
     )
-    return found
+    return states
 
 
 async def test_producers_of_a_partition_are_described_with_their_transactions(producer: TransactionalPeer) -> None:
     await producer.write("t", b"1", b"2")
-    [found] = await producers(producer)
-    assert (found.producer_id, found.last_sequence, found.coordinator_epoch) == (producer.producer_id, 1, -1)
-    assert found.current_txn_start_offset == 0
+    [state] = await producers(producer)
+    assert (state.producer_id, state.last_sequence, state.coordinator_epoch) == (producer.producer_id, 1, -1)
+    assert state.current_txn_start_offset == 0
     await producer.commit()
     await producer.until_complete()
-    [found] = await producers(producer)
-    assert (found.coordinator_epoch, found.current_txn_start_offset) == (0, -1)
+    [state] = await producers(producer)
+    assert (state.coordinator_epoch, state.current_txn_start_offset) == (0, -1)
 
 
 async def write_marker(producer: TransactionalPeer, *, epoch: int, coordinator_epoch: int) -> ErrorCode:

@@ -58,10 +58,10 @@ def run(main: Coroutine[Any, Any, bool]) -> bool:
 class Steps:
     """Counts the steps of a cluster, and acts once at one of them."""
 
-    def __init__(self, cluster: EmbeddedCluster, wanted: int, act: Callable[[], None]) -> None:
+    def __init__(self, cluster: EmbeddedCluster, last_step: int, act: Callable[[], None]) -> None:
         self.is_reached = False
         self._cluster = cluster
-        self._wanted = wanted
+        self._wanted = last_step
         self._act = act
         self._seen: set[object] = set()
 
@@ -80,7 +80,7 @@ class Steps:
             for broker in brokers
             for key, partition in broker.replica_manager.partitions.items()
         ]
-        ids = [(broker.node_id, each) for broker in brokers for each in broker.transactions.all()]
+        ids = [(broker.node_id, transaction) for broker in brokers for transaction in broker.transactions.all()]
         answered = sum(exchange.response is not None for exchange in self._cluster.history)
         return len(self._cluster.history), answered, tuple(sorted(logs)), tuple(ids)
 
@@ -158,24 +158,24 @@ def decision(cluster: EmbeddedCluster) -> TransactionState | None:
     """Return the state in the log of the coordinator."""
     if STATE not in cluster.controller.topics:
         return None
-    found = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.log.read(INDEX).get("id")
-    return None if found is None else found.state
+    stored = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.log.read(INDEX).get("id")
+    return None if stored is None else stored.state
 
 
 def remembered(cluster: EmbeddedCluster) -> TransactionState | None:
     """Return the state that the coordinator has written to all replicas."""
     if STATE not in cluster.controller.topics:
         return None
-    found = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.get("id")
-    return None if found is None else found.state
+    stored = cluster.nodes[cluster.leader_of(STATE, INDEX)].transactions.get("id")
+    return None if stored is None else stored.state
 
 
 async def visible(producer: TransactionalPeer) -> tuple[list[bytes], list[bytes], int]:
     """Return what readers see when no transaction is open: the two logs and the offset of the group."""
     async with asyncio.timeout(600):
-        while (found := await producer.committed("group", "t", stable=True))[1] is not OK:
+        while (committed := await producer.committed("group", "t", stable=True))[1] is not OK:
             await asyncio.sleep(0.1)
-    return await producer.read("t"), await producer.read("u"), found[0]
+    return await producer.read("t"), await producer.read("u"), committed[0]
 
 
 async def dies_at(step: int, event: str, generation: int, *, commit: bool, states: set[str]) -> bool:
@@ -270,12 +270,12 @@ async def lives_on(step: int, event: str, generation: int, outcomes: list[str]) 
                 await transaction.send("t", b"2", partition=0)
         async with TransactionalPeer(cluster, "reader") as reader:
             until = asyncio.get_running_loop().time() + 600
-            while (found := await visible(reader))[0][-1:] != [b"2"] and asyncio.get_running_loop().time() < until:
+            while (contents := await visible(reader))[0][-1:] != [b"2"] and asyncio.get_running_loop().time() < until:
                 await asyncio.sleep(0.1)
         if outcomes[-1] == "committed":
-            assert found == ([b"1", b"2"], [b"1"], OFFSET)
+            assert contents == ([b"1", b"2"], [b"1"], OFFSET)
         else:
-            assert found == ([b"2"], [], -1), outcomes[-1]
+            assert contents == ([b"2"], [], -1), outcomes[-1]
         return steps.is_reached
 
 

@@ -73,7 +73,7 @@ class Members:
         if len(names) > 1:
             first = await waiting[0]
             waiting[0] = future(self.join(first.member_id, **settings))
-        results = [await each for each in waiting]
+        results = [await join for join in waiting]
         await self.settle(results)
         return results
 
@@ -82,7 +82,7 @@ class Members:
         assignments = {result.member_id: result.member_id.encode() for result in results}
         answers = [
             future(self.sync(result, assignments if result is leader else {}))
-            for result in sorted(results, key=lambda each: each is leader)
+            for result in sorted(results, key=lambda result: result is leader)
         ]
         assert {(await answer).error for answer in answers} == {ErrorCode.NONE}
         assert self.group.state is GroupState.STABLE
@@ -124,10 +124,10 @@ async def test_the_first_member_leads_and_brings_the_assignment(members: Members
 
 
 async def test_a_new_member_gets_an_id_and_the_group_waits_for_it(members: Members) -> None:
-    asked = members.join(require_id=True)
-    assert isinstance(asked, JoinResult)
-    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
-    assert asked.member_id == "c-1"
+    refusal = members.join(require_id=True)
+    assert isinstance(refusal, JoinResult)
+    assert refusal.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert refusal.member_id == "c-1"
     other = members.join()
     await asyncio.sleep(5.0)
     assert isinstance(other, asyncio.Future)
@@ -204,10 +204,10 @@ async def test_wrong_joins_are_refused(members: Members, wrong: dict[str, Any], 
 
 async def test_the_protocol_is_elected_among_those_that_all_members_support(members: Members) -> None:
     (first,) = await members.of("first", protocols="sticky range roundrobin")
-    others = [future(members.join(protocols=each)) for each in ("range roundrobin", "roundrobin range")]
+    others = [future(members.join(protocols=protocols)) for protocols in ("range roundrobin", "roundrobin range")]
     again = future(members.join(first.member_id, protocols="sticky range roundrobin"))
     assert (await again).protocol == "range"
-    assert {(await each).protocol for each in others} == {"range"}
+    assert {(await other).protocol for other in others} == {"range"}
 
 
 async def test_a_full_group_accepts_no_member(members: Members) -> None:
@@ -457,5 +457,5 @@ async def test_a_restored_group_continues_its_generation() -> None:
     new.group.restore(old.group.generation, old.group.members.leader, old.group.protocol, members)
     assert new.heartbeat(result) is ErrorCode.NONE
     assert new.group.state is GroupState.STABLE
-    for each in (old, new):
-        each.group.close(ErrorCode.NOT_COORDINATOR)
+    for group in (old, new):
+        group.group.close(ErrorCode.NOT_COORDINATOR)

@@ -38,7 +38,7 @@ def test_every_partition_with_a_subscriber_has_one_owner(
     after = ASSIGNORS[name](group(then, counts, before), counts)
     owned = sorted(partition for partitions in after.values() for partition in partitions)
     subscribed = {topic for topics in then.values() for topic in topics}
-    assert owned == sorted((topic, each) for topic in subscribed & set(counts) for each in range(counts[topic]))
+    assert owned == sorted((topic, number) for topic in subscribed & set(counts) for number in range(counts[topic]))
     assert all(topic in then[member] for member, partitions in after.items() for topic, _ in partitions)
 
 
@@ -71,7 +71,7 @@ def test_range_gives_each_member_an_equal_part_of_a_topic(
 ) -> None:
     after = range_(group(then, counts, range_(group(first, counts, {}), counts)), counts)
     for topic in counts:
-        sizes = [sum(each == topic for each, _ in after[member]) for member in then if topic in then[member]]
+        sizes = [sum(name == topic for name, _ in after[member]) for member in then if topic in then[member]]
         assert not sizes or max(sizes) - min(sizes) <= 1
 
 
@@ -86,7 +86,7 @@ class KafkasAssignment(NamedTuple):
     @classmethod
     def read(cls, line: str) -> KafkasAssignment:
         assignor, *columns = line.split(" | ")
-        topics, subscriptions, before, after = (dict(each.split("=") for each in text.split(" ")) for text in columns)
+        topics, subscriptions, before, after = (dict(pair.split("=") for pair in text.split(" ")) for text in columns)
         owned = partitions_of(before)
         members = {}
         for member, text in subscriptions.items():
@@ -106,16 +106,16 @@ class KafkasAssignment(NamedTuple):
 
 
 def partitions_of(texts: dict[str, str]) -> Assignment:
-    """``{"a": "A0,B1"}`` as partitions by member."""
+    """Read partitions by member, such as ``{"a": "A0,B1"}``."""
     return {
-        member: {(each[0].encode(), int(each[1:])) for each in text.split(",") if each}
+        member: {(name[0].encode(), int(name[1:])) for name in text.split(",") if name}
         for member, text in texts.items()
     }
 
 
 def kafkas_assignments(assignor: str) -> list[KafkasAssignment]:
     lines = (Path(__file__).parent / "assignors" / "assignments.txt").read_text().splitlines()
-    return [found for found in map(KafkasAssignment.read, lines) if found.assignor == assignor]
+    return [case for case in map(KafkasAssignment.read, lines) if case.assignor == assignor]
 
 
 def test_range_assigns_as_kafka_does() -> None:
@@ -126,14 +126,14 @@ def test_range_assigns_as_kafka_does() -> None:
 def test_uniform_balances_as_kafka_does_and_moves_no_more() -> None:
     """With different subscriptions Kafka's result may be less balanced, and one partition may move more here."""
     for case in kafkas_assignments("uniform"):
-        found = uniform(case.members, case.topics)
-        sizes, kafkas = (sorted(map(len, each.values())) for each in (found, case.assignment))
+        assignment = uniform(case.members, case.topics)
+        sizes, kafkas = (sorted(map(len, owned.values())) for owned in (assignment, case.assignment))
         if case.same_subscriptions:
             assert sizes == kafkas, case
-            assert case.kept(found) == case.kept(case.assignment), case
+            assert case.kept(assignment) == case.kept(case.assignment), case
         else:
             assert sum(size * size for size in sizes) <= sum(kafka * kafka for kafka in kafkas), case
-            assert case.kept(found) >= case.kept(case.assignment) - 1, case
+            assert case.kept(assignment) >= case.kept(case.assignment) - 1, case
 
 
 def test_uniform_keeps_the_first_partitions_of_a_member() -> None:

@@ -24,7 +24,7 @@ MOST_LOCKS = 12
 
 
 def acquired_by(member: str = "me", *, records: int = 3, deliveries: int = 1) -> SharePartition:
-    """Records from offset 0 on, of which the last one is acquired for the last of so many deliveries."""
+    """Acquire records from offset 0 on. The member gets the last one for the last of so many deliveries."""
     share = SharePartition(0)
     for delivery in range(deliveries):
         assert share.acquire(member, [(0, records - 1)], 100, 100, 10.0)
@@ -135,8 +135,8 @@ def test_acquired_records_come_in_ranges_of_whole_batches(
 ) -> None:
     """Kafka 4.3 returns the same ranges."""
     batches = [(0, 2), (3, 5), (6, 8)]
-    found = SharePartition(first).acquire("me", batches, 100, 100, 1.0, batch_size=batch_size)
-    assert [(each.first, each.last) for each in found] == ranges
+    acquired = SharePartition(first).acquire("me", batches, 100, 100, 1.0, batch_size=batch_size)
+    assert [(item.first, item.last) for item in acquired] == ranges
     strict = SharePartition(first).acquire("me", batches, 100, 100, 1.0, strict=True, batch_size=batch_size)
     assert strict == [(first, 8, 1)]
 
@@ -209,10 +209,10 @@ class Histories(RuleBasedStateMachine):
     )
     def acknowledge(self, member: str, offset: int, size: int, kind: AcknowledgeType) -> None:
         last = offset + size - 1
-        wanted = [each for each in range(offset, last + 1) if each >= self.share.start_offset]
+        offsets = [number for number in range(offset, last + 1) if number >= self.share.start_offset]
         allowed = all(
-            each in self.records and self.records[each][0] is ACQUIRED and self.records[each][2] == member
-            for each in wanted
+            number in self.records and self.records[number][0] is ACQUIRED and self.records[number][2] == member
+            for number in offsets
         )
         try:
             self.share.acknowledge(member, [Acknowledgement(offset, last, [kind])], MOST_DELIVERIES, self.now + 5.0)
@@ -220,8 +220,8 @@ class Histories(RuleBasedStateMachine):
             assert not allowed
             return
         assert allowed
-        for each in wanted:
-            self.settle(each, kind)
+        for number in offsets:
+            self.settle(number, kind)
 
     def settle(self, offset: int, kind: AcknowledgeType) -> None:
         _, count, member, until = self.records[offset]
@@ -234,41 +234,41 @@ class Histories(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 3.0, 6.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        expired = [each for each, record in self.records.items() if record[0] is ACQUIRED and record[3] <= self.now]
+        expired = [offset for offset, record in self.records.items() if record[0] is ACQUIRED and record[3] <= self.now]
         assert self.share.expire(self.now, MOST_DELIVERIES) == bool(expired)
-        for each in expired:
-            self.settle(each, RELEASE)
+        for offset in expired:
+            self.settle(offset, RELEASE)
 
     @rule(member=st.sampled_from("ab"))
     def close_session(self, member: str) -> None:
-        held = [each for each, record in self.records.items() if record[0] is ACQUIRED and record[2] == member]
-        assert self.share.release(member, MOST_DELIVERIES) == bool(held)
-        for each in held:
-            self.settle(each, RELEASE)
+        acquired = [offset for offset, record in self.records.items() if record[0] is ACQUIRED and record[2] == member]
+        assert self.share.release(member, MOST_DELIVERIES) == bool(acquired)
+        for offset in acquired:
+            self.settle(offset, RELEASE)
 
     @precondition(lambda self: self.log_start < self.log_end)
     @rule(step=st.integers(1, 4))
     def delete_records(self, step: int) -> None:
         self.log_start = min(self.log_start + step, self.log_end)
         self.share.delete_before(self.log_start)
-        for each in range(self.log_start):
-            self.records[each] = (ARCHIVED, 0, "", 0.0)
+        for offset in range(self.log_start):
+            self.records[offset] = (ARCHIVED, 0, "", 0.0)
 
     @rule()
     def move_leader(self) -> None:
-        """Acquired records are as before their acquisition."""
+        """Replace the leader. Acquired records are as before their acquisition."""
         self.share = SharePartition(self.share.start_offset, self.share.state())
-        for each, (state, count, _, _) in list(self.records.items()):
+        for offset, (state, count, _, _) in list(self.records.items()):
             if state is ACQUIRED:
-                self.records[each] = (AVAILABLE, count - 1, "", 0.0)
+                self.records[offset] = (AVAILABLE, count - 1, "", 0.0)
 
     @invariant()
     def everything_before_the_start_offset_is_done_and_nothing_is_lost(self) -> None:
-        assert all(self.is_done(each) for each in range(self.share.start_offset))
+        assert all(self.is_done(offset) for offset in range(self.share.start_offset))
         assert not self.is_done(self.share.start_offset)
         in_flight = range(self.share.start_offset, self.share.end_offset)
         assert self.share.acquired == sum(record[0] is ACQUIRED for record in self.records.values())
-        assert self.share.delivery_complete_count == sum(self.is_done(each) for each in in_flight)
+        assert self.share.delivery_complete_count == sum(self.is_done(offset) for offset in in_flight)
         assert len(in_flight) <= MOST_LOCKS + 2
 
 

@@ -14,7 +14,7 @@ NONE = Tasks()
 
 
 def members(processes: dict[str, int], before: dict[str, Tasks]) -> dict[str, TaskMember]:
-    """Members ``a0``, ``a1``, … of process ``a``."""
+    """Make the members ``a0``, ``a1``, … of process ``a``."""
     names = [(f"{process}{number}", process) for process, count in processes.items() for number in range(count)]
     return {name: TaskMember(process, before.get(name, NONE)) for name, process in names}
 
@@ -28,19 +28,21 @@ def members(processes: dict[str, int], before: dict[str, Tasks]) -> dict[str, Ta
 def test_each_task_runs_once_and_shares_are_even(
     first: dict[str, int], second: dict[str, int], counts: dict[str, int], replicas: int
 ) -> None:
-    wanted = {(name, number) for name, count in counts.items() for number in range(count)}
+    tasks = {(name, number) for name, count in counts.items() for number in range(count)}
     targets: dict[str, Tasks] = {}
     for processes in (first, second):
         group = members(processes, targets)
         targets = assign_tasks(group, counts, counts, replicas)
         active = Counter(task for target in targets.values() for task in target.active)
-        assert active == dict.fromkeys(wanted, 1)
+        assert active == dict.fromkeys(tasks, 1)
         copies = Counter(task for target in targets.values() for task in target.standby)
-        assert copies == Counter(dict.fromkeys(wanted, min(replicas, len(processes) - 1)))
-        held = Counter(
-            (task, group[name].process_id) for name, each in targets.items() for task in (*each.active, *each.standby)
+        assert copies == Counter(dict.fromkeys(tasks, min(replicas, len(processes) - 1)))
+        counted = Counter(
+            (task, group[name].process_id)
+            for name, target in targets.items()
+            for task in (*target.active, *target.standby)
         )
-        assert set(held.values()) <= {1}, "a process has a task once"
+        assert set(counted.values()) <= {1}, "a process has a task once"
         sizes = [len(target.active) for target in targets.values()]
         assert max(sizes) - min(sizes) <= 1
 
@@ -54,7 +56,7 @@ def test_nothing_moves_without_a_change() -> None:
 def test_a_member_keeps_its_share_and_a_new_member_gets_the_rest() -> None:
     before = assign_tasks(members({"a": 1}, {}), {"0": 4}, [], 0)
     after = assign_tasks(members({"a": 1, "b": 1}, before), {"0": 4}, [], 0)
-    assert {name: sorted(each.active) for name, each in after.items()} == {
+    assert {name: sorted(target.active) for name, target in after.items()} == {
         "a0": [("0", 0), ("0", 1)],
         "b0": [("0", 2), ("0", 3)],
     }
@@ -71,17 +73,17 @@ def test_a_new_instance_gets_half_of_each_subtopology() -> None:
 
 def test_a_standby_task_takes_over() -> None:
     before = assign_tasks(members({"a": 1, "b": 1, "c": 1}, {}), {"0": 3}, ["0"], 1)
-    kept = {name: each for name, each in before.items() if name != "a0"}
+    kept = {name: target for name, target in before.items() if name != "a0"}
     after = assign_tasks(members({"b": 1, "c": 1}, kept), {"0": 3}, ["0"], 1)
     (lost,) = before["a0"].active
-    (heir,) = [name for name, each in kept.items() if lost in each.standby]
+    (heir,) = [name for name, target in kept.items() if lost in target.standby]
     assert lost in after[heir].active
-    assert all(each.active <= after[name].active for name, each in kept.items())
+    assert all(target.active <= after[name].active for name, target in kept.items())
 
 
 def test_stateless_tasks_have_no_standby() -> None:
     after = assign_tasks(members({"a": 1, "b": 1}, {}), {"0": 2, "1": 2}, ["1"], 1)
-    assert {task[0] for each in after.values() for task in each.standby} == {"1"}
+    assert {task[0] for target in after.values() for task in target.standby} == {"1"}
 
 
 def test_a_large_group_has_its_tasks_in_little_time() -> None:

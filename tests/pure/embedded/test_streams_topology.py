@@ -13,17 +13,17 @@ from tests.embedded.streams_groups.requests import counting, internal_topic, sub
 
 
 def test_internal_topics_follow_the_largest_source() -> None:
-    found = tasks_of(counting("g"), {"g-in": 3})
-    assert found.counts == {"0": 3, "1": 3}
-    assert found.partitions == {"g-repartition": 3, "g-changelog": 3}
-    assert [each.name for each in found.missing] == ["g-repartition", "g-changelog"]
-    assert found.status is not None
-    assert found.status.code is StreamsStatusCode.MISSING_INTERNAL_TOPICS
+    tasks = tasks_of(counting("g"), {"g-in": 3})
+    assert tasks.counts == {"0": 3, "1": 3}
+    assert tasks.partitions == {"g-repartition": 3, "g-changelog": 3}
+    assert [topic.name for topic in tasks.missing] == ["g-repartition", "g-changelog"]
+    assert tasks.status is not None
+    assert tasks.status.code is StreamsStatusCode.MISSING_INTERNAL_TOPICS
 
 
 def test_a_topology_with_all_its_topics_is_ready() -> None:
-    found = tasks_of(counting("g"), {"g-in": 3, "g-repartition": 3, "g-changelog": 3})
-    assert (found.status, found.missing, found.stateful) == (None, (), {"1"})
+    tasks = tasks_of(counting("g"), {"g-in": 3, "g-repartition": 3, "g-changelog": 3})
+    assert (tasks.status, tasks.missing, tasks.stateful) == (None, (), {"1"})
 
 
 def test_a_chain_of_repartition_topics_is_sized_from_its_begin() -> None:
@@ -36,11 +36,11 @@ def test_a_chain_of_repartition_topics_is_sized_from_its_begin() -> None:
 
 
 def test_a_number_of_its_own_decides() -> None:
-    found = tasks_of(
+    tasks = tasks_of(
         topology(subtopology("0", ["a"], sinks=["r"]), subtopology("1", repartition=[internal_topic("r", 7)])),
         {"a": 2},
     )
-    assert found.counts == {"0": 2, "1": 7}
+    assert tasks.counts == {"0": 2, "1": 7}
 
 
 def test_a_repartition_topic_follows_the_topic_that_it_is_joined_with() -> None:
@@ -63,10 +63,10 @@ def test_a_status_names_what_is_wrong(existing: dict[str, int], detail: str) -> 
     joined = topology(
         subtopology("0", ["a", "b"], changelogs=[internal_topic("log")], copartitioned=[([0, 1], [])]),
     )
-    found = tasks_of(joined, existing)
-    assert found.counts == {}
-    assert found.status is not None
-    assert found.status.detail == detail
+    tasks = tasks_of(joined, existing)
+    assert tasks.counts == {}
+    assert tasks.status is not None
+    assert tasks.status.detail == detail
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_the_order_of_the_subtopologies_makes_no_difference() -> None:
         subtopology("2", repartition=[internal_topic("s")], sinks=["r"]),
         subtopology("3", repartition=[internal_topic("r")]),
     ]
-    for each in (parts, parts[::-1]):
-        assert tasks_of(topology(*each), {"a": 2, "b": 5}).partitions == {"r": 5, "s": 5}
+    for subtopologies in (parts, parts[::-1]):
+        assert tasks_of(topology(*subtopologies), {"a": 2, "b": 5}).partitions == {"r": 5, "s": 5}
 
 
 def test_a_subtopology_may_read_what_it_writes() -> None:

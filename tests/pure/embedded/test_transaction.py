@@ -123,11 +123,11 @@ def test_aborted_transactions_are_found_by_the_offsets_that_they_cover() -> None
     for producer_id, first, last in ((1, 0, 5), (2, 10, 15)):
         index.begin(producer_id, first)
         index.end(producer_id, last, committed=False)
-    assert [each.producer_id for each in index.aborted_between(0, 100)] == [1, 2]
-    assert [each.producer_id for each in index.aborted_between(6, 100)] == [2]
-    assert [each.producer_id for each in index.aborted_between(0, 10)] == [1]
+    assert [transaction.producer_id for transaction in index.aborted_between(0, 100)] == [1, 2]
+    assert [transaction.producer_id for transaction in index.aborted_between(6, 100)] == [2]
+    assert [transaction.producer_id for transaction in index.aborted_between(0, 10)] == [1]
     index.delete_before(6)
-    assert [each.producer_id for each in index.aborted] == [2]
+    assert [transaction.producer_id for transaction in index.aborted] == [2]
 
 
 def test_a_producer_with_an_open_transaction_does_not_expire() -> None:

@@ -27,6 +27,7 @@ def ids_of(generation: int, request: Requests | None = None) -> TransactionalIds
     ids = TransactionalIds(request or Requests())
     ids.received(FIRST)
     ids.begin(generation)
+    ids.accepts_batches = True
     return ids
 
 
@@ -49,13 +50,13 @@ def test_generation_1_writes_after_the_coordinator_has_added_the_partition() -> 
     append(partition, b"a")
     partition.seal()
     assert partition.take() is None
-    assert list(ids.waiting) == [HERE]
+    assert list(ids.wanted) == [HERE]
     assert request.count == 1
     ids.added(HERE)
     batch = partition.take()
     assert batch is not None
     assert (batch.identity, batch.sequence) == (FIRST, 0)
-    assert ids.waiting == {}
+    assert ids.wanted == {}
 
 
 def test_generation_2_writes_at_once_and_counts_the_partition() -> None:
@@ -76,12 +77,12 @@ def test_a_new_transaction_has_no_partitions() -> None:
 
 def test_no_batch_gets_numbers_between_transactions() -> None:
     ids = ids_of(2)
-    ids.close()
+    ids.accepts_batches = False
     partition = partition_of(ids)
     append(partition, b"a")
     partition.seal()
     assert partition.take() is None
-    ids.begin(2)
+    ids.accepts_batches = True
     assert partition.take() is not None
 
 
@@ -158,10 +159,10 @@ def test_a_retried_batch_keeps_its_numbers() -> None:
 def test_a_dropped_partition_makes_the_epoch_outdated_and_no_epoch_is_made_up() -> None:
     ids = ids_of(1)
     ids.retire(FIRST)
-    assert ids.needs_new_epoch
+    assert ids.is_outdated
     assert ids.newer_than(FIRST) == FIRST
     ids.received(SECOND)
-    assert not ids.needs_new_epoch
+    assert not ids.is_outdated
     ids.discard(SECOND)
     assert ids.newest == SECOND
 
