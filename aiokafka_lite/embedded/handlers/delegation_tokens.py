@@ -118,7 +118,8 @@ def _changed(
         context.broker.controller.metadata_changed()
         return ErrorCode.NONE, expiry
     except Refused as refusal:
-        return refusal.code, _no_expiry(refusal)
+        # Kafka's brokers answer -1 as the expiry, and its controller 0.
+        return refusal.code, NEVER if refusal.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
 
 
 def _require_login(context: RequestContext) -> None:
@@ -127,11 +128,6 @@ def _require_login(context: RequestContext) -> None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has not logged in")
     if context.client.has_token:
         raise Refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "the client has logged in with a token")
-
-
-def _no_expiry(refusal: Refused) -> int:
-    """Return the expiry in an error: Kafka's brokers answer -1, and its controller 0."""
-    return NEVER if refusal.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
 
 
 def _is_visible(context: RequestContext, token: DelegationToken) -> bool:

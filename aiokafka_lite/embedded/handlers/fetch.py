@@ -39,7 +39,7 @@ from ...protocol.messages import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
-from ..metadata.topics import PartitionKey, PartitionRegistration
+from ..metadata.topics import PartitionKey
 from ..replicas.fetch_session import SessionPartition
 from ..replicas.manager import FetchedPartition, FetchParameters, FetchPartition
 from ..request_context import RequestContext, handles
@@ -115,14 +115,10 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     state = context.broker.metadata.partition_state(key)
     if state is None:
         return key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if is_follower and not _is_copied(context, state, replica_id):
+    # Only another broker that has a replica of the partition copies it.
+    if is_follower and (replica_id not in state.replicas or replica_id == context.broker.node_id):
         return key, ErrorCode.NOT_LEADER_OR_FOLLOWER
     return key, ErrorCode.NONE
-
-
-def _is_copied(context: RequestContext, state: PartitionRegistration, replica_id: int) -> bool:
-    """Return whether another broker, ``replica_id``, has a replica of the partition."""
-    return replica_id in state.replicas and replica_id != context.broker.node_id
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:

@@ -106,18 +106,6 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = missing_text(context, group_id, "classic")
         return described
-    _fill(described, group)
-    return described
-
-
-def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
-    """Return the text of GROUP_ID_NOT_FOUND, for a missing group or a group of another type."""
-    broker = context.broker
-    is_missing = broker.groups.group(group_id) is None and broker.share_groups.find(group_id) is None
-    return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."
-
-
-def _fill(described: DescribedGroup, group: Group) -> None:
     described.group_state = group.state.wire_name
     described.protocol_type = group.protocol_type or ""
     is_stable = group.state is GroupState.STABLE
@@ -133,6 +121,14 @@ def _fill(described: DescribedGroup, group: Group) -> None:
         )
         for member in group.members.values()
     ]
+    return described
+
+
+def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
+    """Return the text of GROUP_ID_NOT_FOUND, for a missing group or a group of another type."""
+    broker = context.broker
+    is_missing = broker.groups.group(group_id) is None and broker.share_groups.find(group_id) is None
+    return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."
 
 
 @handles(ListGroupsRequest)

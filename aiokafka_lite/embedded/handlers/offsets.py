@@ -46,6 +46,7 @@ from ...protocol.schema import Response
 from ..error_responses import error_response
 from ..replicas.partition import NotLeader, Partition
 from ..request_context import RequestContext, handles
+from .fetch import READ_COMMITTED, READ_UNCOMMITTED
 
 LATEST = -1
 EARLIEST = -2
@@ -60,7 +61,6 @@ FIRST_VERSIONS = {
     EARLIEST_PENDING_UPLOAD: ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
 }
 CONSUMER = -1
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 @handles(ListOffsetsRequest)

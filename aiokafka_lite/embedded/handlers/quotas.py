@@ -120,7 +120,9 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
     counts = Counter(map(_entity_of, request.entries))
     by_entity = {_entity_of(entry): entry for entry in request.entries}
     for entity, entry in by_entity.items():
-        problem = _problem(entry) if counts[entity] == 1 else f"the request names the entity {counts[entity]} times"
+        problem = _wrong_entity(entry) or _wrong_change(entry)
+        if counts[entity] > 1:
+            problem = f"the request names the entity {counts[entity]} times"
         if problem is None and not request.validate_only:
             _apply(context, entry)
         entries.append(
@@ -140,10 +142,6 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
 def _entity_of(entry: AlterClientQuotasRequestEntry) -> Entity:
     """Return the entity; as in Kafka, the last name of each type counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
-
-
-def _problem(entry: AlterClientQuotasRequestEntry) -> str | None:
-    return _wrong_entity(entry) or _wrong_change(entry)
 
 
 def _wrong_entity(entry: AlterClientQuotasRequestEntry) -> str | None:

@@ -10,7 +10,7 @@ with renewals must not read, so all its limits are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
@@ -56,7 +56,8 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     try:
         # Before the acknowledgements: a request with a wrong epoch must change nothing.
         session = _session(context, (group_id, member_id), request.share_session_epoch)
-        context.broker.share_sessions.update(session, batches, _forgotten(request))
+        forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+        context.broker.share_sessions.update(session, batches, forgotten)
     except SessionRefused as refused:
         return _failed_fetch(refused.code)
     outcomes = _acknowledge(context, group_id, member_id, batches, with_renewals=request.is_renew_ack)
@@ -197,10 +198,6 @@ def _batches(
         for topic in request.topics
         for partition in topic.partitions
     }
-
-
-def _forgotten(request: ShareFetchRequest) -> Iterable[TopicIdPartition]:
-    return [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
 
 
 def _acknowledge(

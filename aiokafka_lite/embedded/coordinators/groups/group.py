@@ -319,11 +319,8 @@ class Group:
         syncing = member.syncing = asyncio.get_running_loop().create_future()
         self.touch(member)
         if member_id == self.members.leader:
-            self._assign(assignments)
+            self._persist(self, assignments, partial(self._assigned, self.generation, assignments))
         return syncing
-
-    def _assign(self, assignments: Mapping[str, bytes]) -> None:
-        self._persist(self, assignments, partial(self._assigned, self.generation, assignments))
 
     def _assigned(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
         """Answer all syncs when the replicas have the assignments. After an error, all members join again."""

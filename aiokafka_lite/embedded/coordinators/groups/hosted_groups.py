@@ -187,7 +187,7 @@ class HostedGroups(dict[str, HostedGroup]):
         # The next generation is stored. If this node stops before the members have joined, its successor refuses their
         # generation, so they join there. Otherwise no member would get the partitions of the member that has left.
         assignments = {name: member.assignment for name, member in classic.members.items()}
-        self._store(classic, classic.generation + 1, assignments, lambda error: None)
+        self._persist(classic, assignments, lambda error: None, classic.generation + 1)
         classic.rebalance()
         return True
 
@@ -245,13 +245,16 @@ class HostedGroups(dict[str, HostedGroup]):
         """Return the names of the assignors that members may choose, the default first."""
         return [name.strip() for name in self._settings.value("group.consumer.assignors").split(",")]
 
-    def _persist(self, group: Group, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
-        self._store(group, group.generation, assignments, stored)
-
-    def _store(
-        self, group: Group, generation: int, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]
+    def _persist(
+        self,
+        group: Group,
+        assignments: Mapping[str, bytes],
+        stored: Callable[[ErrorCode], None],
+        generation: int | None = None,
     ) -> None:
+        """Write a classic group, by default in its present generation. ``stored`` gets the result."""
         now = self._now_ms()
+        generation = group.generation if generation is None else generation
         hosted = self.get(group.group_id)
         if hosted is not None and not group.members:
             hosted.empty_since = now

@@ -102,7 +102,8 @@ class HostedShareGroups:
             group = ShareGroup(group_id)
         # A change is made in a copy, so that a refused write leaves the group as it was.
         changed = group.copy()
-        member = changed.heartbeat(request, self._controller.topics, self._max_size())
+        max_size = self._controller.settings.of().number("group.share.max.size")
+        member = changed.heartbeat(request, self._controller.topics, max_size)
         self._replace(group, changed)
         self._start_session(group_id, member.member_id)
         return member
@@ -137,9 +138,6 @@ class HostedShareGroups:
             logger.warning("share group %s failed to remove member %s: %s", group_id, member_id, refusal)
             # The member stays until the log accepts its removal, which is tried again after another session timeout.
             self._start_session(group_id, member_id)
-
-    def _max_size(self) -> int:
-        return self._controller.settings.of().number("group.share.max.size")
 
     def leave(self, group_id: str, member_id: str) -> None:
         """Remove a member that leaves. Raises GroupRefusal."""

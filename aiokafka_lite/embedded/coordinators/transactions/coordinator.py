@@ -205,19 +205,14 @@ class TransactionCoordinator:
         *,
         verify_only: bool,
     ) -> dict[PartitionKey, ErrorCode]:
-        """Add partitions to a transaction of generation 2, or verify those of generation 1, for a leader (KIP-890)."""
-        if verify_only:
-            return self.verify(transactional_id, producer, partitions)
-        error = await self.add_partitions(transactional_id, producer, partitions, GENERATION_2)
-        return dict.fromkeys(partitions, error)
+        """Add partitions to a transaction of generation 2, or verify those of generation 1, for a leader (KIP-890).
 
-    def verify(
-        self, transactional_id: str, producer: tuple[int, int], partitions: Collection[PartitionKey]
-    ) -> dict[PartitionKey, ErrorCode]:
-        """Return NONE for each partition of the producer's transaction, TRANSACTION_ABORTABLE for any other.
-
-        If the producer itself is refused, all partitions get the code of the refusal.
+        A partition that generation 1 has not added gets TRANSACTION_ABORTABLE. If the producer itself is refused, all
+        partitions get the code of the refusal.
         """
+        if not verify_only:
+            error = await self.add_partitions(transactional_id, producer, partitions, GENERATION_2)
+            return dict.fromkeys(partitions, error)
         hosted, error = self._find(transactional_id)
         if hosted is None:
             return dict.fromkeys(partitions, error)
