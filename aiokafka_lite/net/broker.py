@@ -26,6 +26,7 @@ import anyio
 
 from ..aio.outages import Outages
 from ..aio.retry import is_refusal
+from ..aio.shared_future import result_of
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.messages import ApiVersionsRequest
@@ -187,8 +188,7 @@ class Broker:
         UnsupportedVersion, BrokerError. A cancelled caller does not end the attempt.
         """
         ready = self.ready_connection(purpose)
-        # Shielded, because all callers of this purpose share the future (rule 1).
-        return await asyncio.shield(self._want(purpose)) if ready is None else ready
+        return await result_of(self._want(purpose)) if ready is None else ready  # all callers share it (rule 1)
 
     def ready_connection(self, purpose: Purpose) -> Connection | None:
         """Return the connection for a purpose, if it is open."""
@@ -364,8 +364,7 @@ class Broker:
             share = _RENEW_FROM + self._random() * (_RENEW_UNTIL - _RENEW_FROM)
             due = now + max((connection.session_ends - now) * share, _SHORTEST_SESSION)
             with anyio.CancelScope(deadline=due) as scope:
-                # Shielded, because ``closed`` must not be cancelled.
-                await asyncio.shield(connection.closed)
+                await result_of(connection.closed)  # which must not be cancelled
             if scope.cancelled_caught:
                 await connection.reauthenticate()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime, wall_clock
 from ..aio.service import Component
+from ..aio.shared_future import result_of
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, named_elsewhere
@@ -287,7 +288,7 @@ class ShareConsumer(Component, Generic[K, V]):
 
 async def _all(promises: list[asyncio.Future[None]]) -> None:
     for promise in promises:
-        await asyncio.shield(promise)
+        await result_of(promise)
 
 
 def _checked(record: object) -> ShareRecord[Any, Any]:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 
 import anyio
 
+from ...aio.shared_future import result_of
+
 READ_SIZE = 1 << 18
 
 GRACE = 1.0
@@ -91,7 +93,7 @@ class Writer:
         written = self._written = self._loop.create_future()
         self._work.put((data, written))
         try:
-            await asyncio.shield(written)
+            await result_of(written)
         except asyncio.CancelledError:
             await asyncio.wait([written], timeout=GRACE)
             raise

@@ -13,6 +13,7 @@ from typing import Self
 from ... import consumer as native
 from ...aio import forks
 from ...aio.service import NotCopyable
+from ...aio.shared_future import result_of
 from ...errors import KafkaError
 from .client import ClientOwner
 from .errors import connecting, translating
@@ -138,7 +139,7 @@ class RunningConsumer:
             if self._closing is None or self._closing.done():
                 self._closing = asyncio.create_task(forks.OwnProcess(self._close_oldest()))
             # A cancelled start() must not leave a consumer half closed, so the close is a task of its own.
-            await asyncio.shield(self._closing)
+            await result_of(self._closing)
 
     async def _close_oldest(self) -> None:
         try:
