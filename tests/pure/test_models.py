@@ -1,4 +1,4 @@
-"""Objects of a class as JSON: pydantic, msgspec, dataclasses and attrs."""
+"""Objects of a class as JSON: pydantic, msgspec and dataclasses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import datetime
 import decimal
 import enum
 import json
-import uuid
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import attrs
 import msgspec
 import pydantic
 import pytest
@@ -39,14 +37,12 @@ class Order:
     at: datetime.datetime
 
 
-@attrs.define
-class AttrsOrder:
+class OfNoLibrary:
     id: int
-    at: datetime.datetime
 
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-each_class = pytest.mark.parametrize("model", [PydanticOrder, StructOrder, Order, AttrsOrder])
+each_class = pytest.mark.parametrize("model", [PydanticOrder, StructOrder, Order])
 
 
 @each_class
@@ -116,39 +112,21 @@ def test_a_pydantic_model_is_written_by_its_aliases_with_all_fields_of_its_class
     assert ModelDeserializer(AliasedWithNote).deserialize("orders", data, ()) == order
 
 
-@attrs.define
-class AttrsNames:
-    _private: int
-    renamed: Annotated[int, {"unit": "s"}] = attrs.field(alias="other")
-
-
-def test_a_class_of_attrs_may_choose_the_names_of_arguments_and_annotate_types() -> None:
-    data = ModelSerializer(AttrsNames).serialize("orders", AttrsNames(private=1, other=2), [])
-    assert ModelDeserializer(AttrsNames).deserialize("orders", data, ()) == AttrsNames(private=1, other=2)
-
-
 @dataclasses.dataclass
 class Everything:
-    size: Size
-    price: decimal.Decimal
-    key: uuid.UUID
-    day: datetime.date
-    kind: Literal["new", "old"]
     weight: float
-    place: tuple[int, str]
     orders: list[Order]
     counts: dict[str, int]
+    extra: Any
     parent: Everything | None = None
-    tags: set[str] = dataclasses.field(default_factory=set)
+    tags: list[str] = dataclasses.field(default_factory=list)
 
 
-EVERYTHING = Everything(
-    Size.LARGE, decimal.Decimal("1.20"), uuid.UUID(int=5), AT.date(), "new", 1.0, (1, "a"), [Order(7, AT)], {"a": 1}
-)
+EVERYTHING = Everything(1.0, [Order(7, AT)], {"a": 1}, {"note": [None]})
 
 
 def test_fields_of_a_dataclass_may_have_many_types() -> None:
-    parent = dataclasses.replace(EVERYTHING, parent=EVERYTHING, tags={"hot"})
+    parent = dataclasses.replace(EVERYTHING, parent=EVERYTHING, tags=["hot"])
     data = ModelSerializer(Everything).serialize("orders", parent, [])
     assert ModelDeserializer(Everything).deserialize("orders", data, ()) == parent
 
@@ -156,13 +134,12 @@ def test_fields_of_a_dataclass_may_have_many_types() -> None:
 @pytest.mark.parametrize(
     "change, text",
     [
-        ({"kind": "odd"}, "Everything.kind must be one of 'new', 'old'"),
-        ({"size": "huge"}, "Everything.size must be a value of Size, got 'huge'"),
         ({"weight": True}, "Everything.weight must be float, got bool"),
-        ({"place": [1]}, "Everything.place must be a list of 2 items"),
+        ({"orders": {}}, "Everything.orders must be a list, got dict"),
         ({"orders": [{"id": 7}]}, "Everything.orders[0].at is missing"),
+        ({"orders": [{"id": 7, "at": "now"}]}, "Everything.orders[0].at must be a string with a datetime, got 'now'"),
         ({"counts": {"a": None}}, "Everything.counts['a'] must be int, got NoneType"),
-        ({"parent": 5}, "Everything.parent must be an object, got int; or Everything.parent must be null, got int"),
+        ({"parent": 5}, "Everything.parent must be an object, got int"),
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], text: str) -> None:
@@ -172,14 +149,15 @@ def test_a_wrong_field_is_named(change: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_a_class_that_json_cannot_carry_is_refused_at_once() -> None:
-    @dataclasses.dataclass
-    class WithBytes:
-        data: bytes
+@pytest.mark.parametrize("hint", [bytes, Size, tuple[int, str], dict[int, str], int | str, decimal.Decimal])
+def test_a_field_of_another_type_is_refused_at_once(hint: Any) -> None:
+    model = dataclasses.make_dataclass("Odd", [("data", hint)])
+    with pytest.raises(ConfigurationError, match=r"Odd\.data has the type .*use pydantic or msgspec"):
+        ModelDeserializer(model)
 
-    with pytest.raises(ConfigurationError, match=r"WithBytes\.data has the type .*bytes.*use pydantic or msgspec"):
-        ModelDeserializer(WithBytes)
-    for wrong in (dict, "Order", {"id": int}):
+
+def test_a_class_of_another_kind_is_refused_at_once() -> None:
+    for wrong in (OfNoLibrary, dict, "Order", {"id": int}):
         with pytest.raises(ConfigurationError, match="model must be a pydantic model, a msgspec Struct"):
             ModelSerializer(wrong)
 

@@ -49,7 +49,7 @@ async def test_an_aborted_batch_is_returned_again_from_its_first_record(cluster:
         producer.send_nowait("bills", b"wrong")
         await session.abort()
         again: list[Record] = []
-        while not {each.partition for each in first} <= {each.partition for each in again}:
+        while not {record.partition for record in first} <= {record.partition for record in again}:
             for record in await anext(session):
                 producer.send_nowait("bills", record.value)
                 again.append(record)
@@ -91,10 +91,10 @@ async def test_a_partition_that_was_lost_and_assigned_again_continues_at_its_com
             await asyncio.sleep(15.0)  # longer than session_timeout: the group has no member
             async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
                 (await admin.groups.alter_offsets("billing", {partition: 5})).raise_for_errors()
-        found: list[int] = []
-        while not found:
-            found = [each.offset for each in await anext(session) if each.partition == partition.partition]
-        assert found[0] == 5
+        offsets: list[int] = []
+        while not offsets:
+            offsets = [record.offset for record in await anext(session) if record.partition == partition.partition]
+        assert offsets[0] == 5
 
 
 async def test_a_revocation_during_a_commit_does_not_end_the_next_batch(cluster: EmbeddedCluster) -> None:
@@ -134,11 +134,11 @@ async def test_a_cancelled_commit_is_ended_although_no_record_follows(
 ) -> None:
     values = await write(cluster, 6)
     async with worker(cluster, "first", commit_interval=5.0) as (session, producer):
-        left = len(values)
-        while left:
+        remaining = len(values)
+        while remaining:
             for record in await anext(session):
                 producer.send_nowait("bills", record.value)
-                left -= 1
+                remaining -= 1
         with cluster.on(step).delay(4.0, times=1) as delayed:
             committing = asyncio.ensure_future(anext(session))
             await until(lambda: delayed.hits)
@@ -311,7 +311,7 @@ class Chaos:
         self._working[number] = asyncio.create_task(self._work(number))
 
     async def _work(self, number: int) -> None:
-        """A worker. An error ends it, as it would end a process."""
+        """Run a worker. An error ends it, as it would end a process."""
         if self.chance.random() < 0.5:
             self._taken += 1
         own = dict(self._settings)
@@ -319,10 +319,10 @@ class Chaos:
             own["reading"] = {"group_instance_id": f"instance-{number}"}
         with suppress(KafkaError):
             async with worker(self._cluster, f"worker-{number}-{self._taken}", self.strategy, **own) as (
-                each,
+                session,
                 producer,
             ):
-                await bill(each, producer, self.chance.choice([0.0, 0.05, 1.0]))
+                await bill(session, producer, self.chance.choice([0.0, 0.05, 1.0]))
 
     async def fail_once(self) -> None:
         cluster, chance = self._cluster, self.chance

@@ -27,11 +27,11 @@ def reader_of(cluster: EmbeddedCluster, isolation_level: str = "read_committed")
 
 
 async def read_to_the_end(consumer: Consumer[bytes, bytes]) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values up to the end that the isolation level shows."""
-    found: list[tuple[bytes | None, bytes | None]] = []
+    """Return keys and values up to the end that the isolation level shows."""
+    records: list[tuple[bytes | None, bytes | None]] = []
     while (await consumer.lag())[PARTITION]:
-        found += [(record.key, record.value) for record in await consumer.poll(timeout=1.0)]
-    return found
+        records += [(record.key, record.value) for record in await consumer.poll(timeout=1.0)]
+    return records
 
 
 @pytest.mark.thorough
@@ -62,8 +62,8 @@ async def test_a_compacted_log_shows_the_last_committed_value_of_each_key(
     if compacted:
         await until(lambda: len(cluster.records("accounts")) == len(expected))
     async with reader_of(cluster) as consumer:
-        found = await read_to_the_end(consumer)
-        assert dict(found) == expected
+        records = await read_to_the_end(consumer)
+        assert dict(records) == expected
         assert (await consumer.position(PARTITION)) == (await consumer.end_offsets([PARTITION]))[PARTITION]
 
 

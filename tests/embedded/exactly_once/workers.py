@@ -39,7 +39,7 @@ async def worker(
     writing: dict[str, Any] | None = None,
     **own: Any,
 ) -> AsyncIterator[tuple[ExactlyOnce, Producer]]:
-    """A session with its clients."""
+    """Open a session with its clients."""
     settings: dict[str, Any] = {"connector": cluster.connector}
     async with (
         Consumer(
@@ -67,12 +67,12 @@ async def bill(session: ExactlyOnce, producer: Producer, work: float = 0.05) -> 
 
 
 async def bills(cluster: EmbeddedCluster, count: int, *, within: float = 600.0) -> Counter[str]:
-    """The committed values of ``bills``, once there are that many distinct ones."""
-    found: Counter[str] = Counter()
+    """Return the committed values of ``bills``, once there are that many distinct ones."""
+    values: Counter[str] = Counter()
     settings: dict[str, Any] = {"connector": cluster.connector, "topics": ["bills"]}
     async with Consumer(cluster.bootstrap_servers, **settings) as consumer, asyncio.timeout(within):
-        while len(found) < count:
+        while len(values) < count:
             with suppress(KafkaError):
-                found.update((each.value or b"").decode() for each in await consumer.poll(timeout=1.0))
-        found.update((each.value or b"").decode() for each in await consumer.poll(timeout=30.0))
-    return found
+                values.update((record.value or b"").decode() for record in await consumer.poll(timeout=1.0))
+        values.update((record.value or b"").decode() for record in await consumer.poll(timeout=30.0))
+    return values

@@ -162,7 +162,7 @@ async def test_attempts_have_a_growing_pause_in_which_others_run(cluster: Embedd
     assert len(times) == 1
     await until(lambda: len(times) == 4)
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    assert [0.8 * each <= pause <= each + 0.1 for each, pause in zip((1, 2, 4), pauses, strict=True)] == [True] * 3
+    assert [0.8 * delay <= pause <= delay + 0.1 for delay, pause in zip((1, 2, 4), pauses, strict=True)] == [True] * 3
     await finish(running)
     assert (await committed(cluster))[ONE] == 4
 
@@ -596,9 +596,9 @@ async def test_failed_records_are_sent_on_with_their_bytes(
         await until(lambda: len(cluster.records("dead")) == 4, within=60.0)
         await group.close()
         await task
-    assert sorted(each.value or b"" for each in cluster.records("dead")) == [b"", *values]
-    assert {each.key for each in cluster.records("dead")} == {b'"k"'}
-    assert {dict(each.headers)["origin.group"] for each in cluster.records("dead")} == {b"workers"}
+    assert sorted(record.value or b"" for record in cluster.records("dead")) == [b"", *values]
+    assert {record.key for record in cluster.records("dead")} == {b'"k"'}
+    assert {dict(record.headers)["origin.group"] for record in cluster.records("dead")} == {b"workers"}
 
 
 async def test_a_poison_record_goes_to_the_dead_letter_topic_through_a_producer_with_serializers(
@@ -618,7 +618,7 @@ async def test_a_poison_record_goes_to_the_dead_letter_topic_through_a_producer_
         await until(lambda: bool(cluster.records("dead")))
         await group.close()
         await task
-    assert [each.value for each in cluster.records("dead")] == [b"poison"]
+    assert [record.value for record in cluster.records("dead")] == [b"poison"]
 
 
 async def test_a_failed_record_that_is_too_large_for_the_dead_letter_topic_is_named(cluster: EmbeddedCluster) -> None:

@@ -123,12 +123,12 @@ async def test_batches_are_compressed_and_fill_up_when_the_ratio_is_known(
 async def test_records_that_were_sent_before_a_table_stay_before_it(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
     async with producer_of(cluster) as producer:
-        held = producer.send_nowait("t", b"held while the topic is asked for")
+        pending = producer.send_nowait("t", b"held while the topic is asked for")
         await producer.send_arrow("t", pa.table({"value": [b"second"]}))
         open_batch = producer.send_nowait("t", b"third")
         promise = await producer.put_arrow("t", pa.table({"value": [b"fourth"]}))
         last = producer.send_nowait("t", b"fifth")
-        await asyncio.gather(held, open_batch, last)
+        await asyncio.gather(pending, open_batch, last)
         assert [run.base_offset for run in await promise] == [3]
     assert values_of(cluster, "t") == [
         b"held while the topic is asked for",

@@ -37,8 +37,8 @@ async def detached(cluster: EmbeddedCluster, **settings: float) -> DetachedTrans
         transaction = await producer.detach_transaction()
         with pytest.raises(IllegalStateError):
             await producer.send("t", b"2", partition=0)
-    found: DetachedTransaction = pickle.loads(pickle.dumps(transaction))
-    return found
+    copy: DetachedTransaction = pickle.loads(pickle.dumps(transaction))
+    return copy
 
 
 async def test_another_client_commits_the_records_with_offsets(cluster: EmbeddedCluster, generation: int) -> None:
@@ -95,16 +95,16 @@ async def test_stable_offsets_wait_for_the_transaction_that_commits_them(
     async with Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin:
 
         async def offsets(partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-            found = await admin.groups.offsets(GROUP.group_id, partitions=partitions, require_stable=True)
-            return {partition: each.offset for partition, each in found[GROUP.group_id].items()}
+            groups = await admin.groups.offsets(GROUP.group_id, partitions=partitions, require_stable=True)
+            return {partition: offset.offset for partition, offset in groups[GROUP.group_id].items()}
 
-        for asked, offset in (([HERE], 7), (None, 8)):
+        for partitions, offset in (([HERE], 7), (None, 8)):
             async with producer.transaction() as transaction:
                 await transaction.send_offsets({HERE: OffsetAndMetadata(offset)}, GROUP)
                 if offset == 7:
                     assert await offsets() == {}
                 cluster.history.clear()
-                stable = asyncio.create_task(offsets(asked))
+                stable = asyncio.create_task(offsets(partitions))
                 while not cluster.history.of(OffsetFetchRequest):
                     await asyncio.sleep(0.01)
             assert await stable == {HERE: offset}

@@ -34,10 +34,10 @@ async def round_trip() -> None:
             assert not [result for result in results if isinstance(result, Exception)]
             await producer.send("t", large)
         async with Consumer(cluster.bootstrap_servers, topics=["t"]) as consumer:
-            found: list[bytes | None] = []
-            while len(found) < 2_006:
-                found += [record.value for record in await consumer.poll(timeout=30.0)]
-        assert sorted(found, key=lambda value: value or b"") == sorted([*values, *values, *[b"lone"] * 5, large])
+            values_read: list[bytes | None] = []
+            while len(values_read) < 2_006:
+                values_read += [record.value for record in await consumer.poll(timeout=30.0)]
+        assert sorted(values_read, key=lambda value: value or b"") == sorted([*values, *values, *[b"lone"] * 5, large])
 
 
 @pytest.mark.parametrize("name", ["asyncio", "uvloop"])

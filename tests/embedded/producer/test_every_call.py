@@ -19,6 +19,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.producer import Delivery, Failures, Producer
+from aiokafka_lite.producer.record_calls import RecordCalls
 from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.cancelling import Covered, at_every_turn, public_coroutines
 from tests.embedded.producer.logs import producer_of, values_of
@@ -50,11 +51,16 @@ WRITES: dict[str, Callable[[Producer, bytes], Awaitable[object]]] = {
     "drain": lambda producer, value: put_and(producer.put("t", value), lambda delivery: producer.drain()),
 }
 
-ELSEWHERE = {"Producer.close", "Producer.flush", "Producer.send_offsets_to_transaction"}
+ELSEWHERE = {
+    "Producer.close",
+    "Producer.flush",
+    "Producer.send_offsets_to_transaction",
+    *(f"Producer.{verb}_transaction" for verb in ("begin", "commit", "abort", "detach")),
+}
 """Cancelled at every turn in ``test_lifetime.py`` and ``test_every_transaction_call.py``."""
 
 
-@covers(*(f"Producer.{name}" for name in WRITES), "Delivery.wait")
+@covers(*(f"RecordCalls.{name}" for name in WRITES if name != "drain"), "Producer.drain", "Delivery.wait")
 @pytest.mark.parametrize(
     "name, settings",
     [
@@ -89,16 +95,16 @@ async def test_a_look_at_partitions_that_is_cancelled_can_be_repeated(cluster: E
     topics = [f"topic-{number}" for number in range(60)]
     for topic in topics:
         await cluster.create_topic(topic, 2)
-    asked = iter(topics)
+    remaining = iter(topics)
     async with producer_of(cluster) as producer:
-        for found in await at_every_turn(lambda: producer.partitions_for(next(asked))):
-            assert len(found) == 2
+        for partitions in await at_every_turn(lambda: producer.partitions_for(next(remaining))):
+            assert len(partitions) == 2
 
 
 @covers("Failures.__anext__")
 async def test_a_look_at_failures_that_is_cancelled_loses_none(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", 1)
-    found, numbers = [], itertools.count()
+    values, numbers = [], itertools.count()
     async with producer_of(cluster) as producer:
         failures = producer.failures()
 
@@ -107,7 +113,7 @@ async def test_a_look_at_failures_that_is_cancelled_loses_none(cluster: Embedded
                 await producer.send("t", b"%d" % next(numbers))
 
         async def call() -> None:
-            found.append((await anext(failures)).value)
+            values.append((await anext(failures)).value)
 
         for turns in range(5):
             await fail_one()
@@ -116,10 +122,10 @@ async def test_a_look_at_failures_that_is_cancelled_loses_none(cluster: Embedded
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        while len(found) < 5:
+        while len(values) < 5:
             await call()
-    assert found == [b"%d" % number for number in range(5)]
+    assert values == [b"%d" % number for number in range(5)]
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    assert public_coroutines(Producer, Delivery, Failures) - ELSEWHERE == covers
+    assert public_coroutines(Producer, RecordCalls, Delivery, Failures) - ELSEWHERE == covers

@@ -18,13 +18,13 @@ from aiokafka_lite import OffsetAndMetadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, KafkaTimeout
 from aiokafka_lite.producer import Producer
+from aiokafka_lite.producer.transaction import Transaction
 from aiokafka_lite.producer.transactions.detached_transaction import (
     DetachedTransaction,
     add_detached_offsets,
     begin_detached,
     end_detached,
 )
-from aiokafka_lite.producer.transactions.transaction import Transaction, TransactionCalls
 from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.producer.test_detached_transactions import client_of
 from tests.embedded.producer.transactions import (
@@ -111,7 +111,7 @@ OFFSETS = {HERE: OffsetAndMetadata(1)}
 TABLE = pyarrow.table({"value": [OTHER], "partition": pyarrow.array([0], pyarrow.int32())})
 
 WHILE_ABORTING: dict[str, Call] = {
-    "TransactionCalls.begin_transaction": lambda numbered: numbered.producer.begin_transaction(),
+    "Producer.begin_transaction": lambda numbered: numbered.producer.begin_transaction(),
     "Transaction.__aenter__": lambda numbered: numbered.producer.transaction().__aenter__(),
 }
 """Calls while the previous transaction is being aborted."""
@@ -123,19 +123,19 @@ BETWEEN: dict[str, Call] = {
 """Calls while no transaction is open."""
 
 WITH_UNWRITTEN: dict[str, Call] = {
-    "Transaction.send": lambda numbered: numbered.transaction.send("t", OTHER, partition=0),
-    "Transaction.put": lambda numbered: numbered.transaction.put("t", OTHER, partition=0),
-    "Transaction.send_many": lambda numbered: numbered.transaction.send_many("t", [OTHER], partition=0),
-    "Transaction.send_arrow": lambda numbered: numbered.transaction.send_arrow("t", TABLE),
-    "Transaction.put_arrow": lambda numbered: numbered.transaction.put_arrow("t", TABLE),
-    "TransactionCalls.commit_transaction": lambda numbered: numbered.producer.commit_transaction(),
+    "RecordCalls.send": lambda numbered: numbered.transaction.send("t", OTHER, partition=0),
+    "RecordCalls.put": lambda numbered: numbered.transaction.put("t", OTHER, partition=0),
+    "RecordCalls.send_many": lambda numbered: numbered.transaction.send_many("t", [OTHER], partition=0),
+    "RecordCalls.send_arrow": lambda numbered: numbered.transaction.send_arrow("t", TABLE),
+    "RecordCalls.put_arrow": lambda numbered: numbered.transaction.put_arrow("t", TABLE),
+    "Producer.commit_transaction": lambda numbered: numbered.producer.commit_transaction(),
 }
 """Calls in a transaction whose records are not written yet. They leave no room for another one."""
 
 WITH_WRITTEN: dict[str, Call] = {
-    "TransactionCalls.abort_transaction": lambda numbered: numbered.producer.abort_transaction(),
+    "Producer.abort_transaction": lambda numbered: numbered.producer.abort_transaction(),
     "Transaction.send_offsets": lambda numbered: numbered.transaction.send_offsets(OFFSETS, GROUP),
-    "TransactionCalls.send_offsets_to_transaction": lambda numbered: numbered.producer.send_offsets_to_transaction(
+    "Producer.send_offsets_to_transaction": lambda numbered: numbered.producer.send_offsets_to_transaction(
         OFFSETS, GROUP
     ),
 }
@@ -167,18 +167,18 @@ async def test_a_cancelled_call_leaves_a_whole_transaction_or_none(cluster: Embe
         await whole_block(numbered)
         await asyncio.sleep(LONG_ENOUGH)
         assert len(asyncio.all_tasks()) <= tasks
-    found = [committed_value for committed_value in await committed_values(cluster) if committed_value != int(OTHER)]
-    assert found == sorted(found)
-    assert set(Counter(found).values()) == {2}
-    assert found[-1] == numbered.number
-    if name == "TransactionCalls.abort_transaction":
-        assert len(set(found)) < numbered.number  # an abort that has begun goes on
+    numbers = [committed_value for committed_value in await committed_values(cluster) if committed_value != int(OTHER)]
+    assert numbers == sorted(numbers)
+    assert set(Counter(numbers).values()) == {2}
+    assert numbers[-1] == numbered.number
+    if name == "Producer.abort_transaction":
+        assert len(set(numbers)) < numbered.number  # an abort that has begun goes on
 
 
 @pytest.mark.usefixtures("generation")
 async def test_a_detachment_that_is_cancelled_leaves_an_open_transaction(cluster: EmbeddedCluster) -> None:
     producers: list[Producer] = []
-    found: list[DetachedTransaction] = []
+    transactions: list[DetachedTransaction] = []
 
     async def open_one() -> None:
         for producer in producers:
@@ -189,12 +189,12 @@ async def test_a_detachment_that_is_cancelled_leaves_an_open_transaction(cluster
         producers[0].send_nowait("t", b"1", partition=0)
 
     async def detach() -> None:
-        found.append(await producers[0].detach_transaction())
+        transactions.append(await producers[0].detach_transaction())
 
     await at_every_turn(detach, open_one)
     await producers[0].close()
     async with client_of(cluster) as client:
-        await end_detached(client, found[-1], committed=True)
+        await end_detached(client, transactions[-1], committed=True)
     assert await committed_values(cluster) == [1]
 
 
@@ -282,5 +282,6 @@ async def test_a_close_that_is_cancelled_aborts_or_leaves_the_transaction_to_the
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    covered = {*ALL, "TransactionCalls.detach_transaction"}
-    assert public_coroutines(TransactionCalls, Transaction) <= covered
+    covered = {*ALL, "Producer.detach_transaction"}
+    of_producer = {name for name in public_coroutines(Producer) if "transaction" in name}
+    assert of_producer | public_coroutines(Transaction) <= covered

@@ -17,7 +17,7 @@ from tests.embedded.producer.test_faults import naming
 
 
 async def rest_of(failures: Failures) -> list[FailedRecord]:
-    """Everything that the stream has until it ends."""
+    """Return the failures of the stream until it ends."""
     return [failure async for failure in failures]
 
 
@@ -38,7 +38,7 @@ async def test_each_failed_record_is_in_the_stream_with_its_content(cluster: Emb
         await asyncio.gather(first, second, return_exceptions=True)
         assert (await producer.send("t", b"delivered", partition=1)).offset == 1
     failed = await rest_of(failures)
-    errors = [each.error for each in failed]
+    errors = [failure.error for failure in failed]
     assert all(isinstance(error, BrokerError) and str(error) == str(first.exception()) for error in errors)
     assert failed == [
         FailedRecord("t", 1, b"key", b"value", (Header("a", b"1"), Header("b", None)), 1_000, errors[0]),
@@ -72,11 +72,11 @@ async def test_records_of_unknown_topics_and_partitions_are_in_the_stream(cluste
         producer.send_nowait("typo", b"1", headers=[("a", b"1")])
         producer.send_nowait("t", b"2", partition=9)
         failed = [await anext(failures) for _ in range(2)]
-    assert {(each.topic, each.partition, each.value, each.headers) for each in failed} == {
+    assert {(failure.topic, failure.partition, failure.value, failure.headers) for failure in failed} == {
         ("typo", None, b"1", (Header("a", b"1"),)),
         ("t", 9, b"2", ()),
     }
-    assert all(isinstance(each.error, UnknownTopic) for each in failed)
+    assert all(isinstance(failure.error, UnknownTopic) for failure in failed)
 
 
 async def test_only_the_refused_records_of_a_batch_are_in_the_stream(cluster: EmbeddedCluster) -> None:

@@ -331,7 +331,7 @@ async def test_a_broker_that_forgets_the_producer_id_costs_no_record(cluster: Em
         async with asyncio.timeout(10.0):
             offsets = [(await delivery).offset for delivery in sends]
         assert offsets == [1, 1, 2, 2, 3, 3]
-        assert forgotten.isdisjoint((each.producer_id, each.producer_epoch) for each in batches_of(cluster, "t")[1:])
+        assert forgotten.isdisjoint((batch.producer_id, batch.producer_epoch) for batch in batches_of(cluster, "t")[1:])
     assert values_of(cluster, "t", 0) == [b"first", b"0", b"2", b"4"]
     assert values_of(cluster, "t", 1) == [b"first", b"1", b"3", b"5"]
 

@@ -46,7 +46,7 @@ async def broker_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, st
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the bytes of this process that are in memory."""
     (line,) = [line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024
 

@@ -53,11 +53,11 @@ async def test_close_returns_within_its_timeout_and_settles_every_delivery(clust
         producer = producer_of(cluster)
         await producer.start()
         delivery = producer.send_nowait("t", b"v")
-        held = producer.send_nowait("unknown", b"v")
+        pending = producer.send_nowait("unknown", b"v")
         before = loop.time()
         await producer.close(2.0)
         assert loop.time() - before < 5.0
-        for late in (delivery, held):
+        for late in (delivery, pending):
             with pytest.raises(KafkaTimeout, match="closed"):
                 await late
     assert producer.metrics().buffered_bytes == 0

@@ -14,7 +14,7 @@ from tests.embedded.producer.logs import producer_of, values_of
 
 
 def add_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:
-    """The topic has ``count`` partitions from now on. No client is notified."""
+    """Give the topic ``count`` partitions. No client is notified."""
     cluster.controller.create_partitions(topic, count, None)
 
 

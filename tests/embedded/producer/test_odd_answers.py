@@ -88,14 +88,14 @@ async def test_an_answer_for_a_partition_that_was_not_asked_for_changes_nothing(
         assert (await producer.send("t", b"v", partition=1)).offset == 0
 
 
-@pytest.mark.parametrize("given", [(-1, 0), (-1, -1), (7, -1), (-5, 3)])
+@pytest.mark.parametrize("answer", [(-1, 0), (-1, -1), (7, -1), (-5, 3)])
 async def test_a_producer_id_below_zero_is_refused_and_requested_again(
-    cluster: EmbeddedCluster, given: tuple[int, int], caplog: pytest.LogCaptureFixture
+    cluster: EmbeddedCluster, answer: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """With id -1, brokers would write duplicates: idempotence would be off without a warning."""
     caplog.set_level(logging.INFO)
     await cluster.create_topic("t", 1)
-    wrong = InitProducerIdResponse(error_code=0, producer_id=given[0], producer_epoch=given[1])
+    wrong = InitProducerIdResponse(error_code=0, producer_id=answer[0], producer_epoch=answer[1])
     loop = asyncio.get_running_loop()
     fault = cluster.on(InitProducerIdRequest, times=None).answer(lambda request: wrong)
     async with producer_of(cluster) as producer:
@@ -108,4 +108,4 @@ async def test_a_producer_id_below_zero_is_refused_and_requested_again(
         assert (await delivery).offset == 0
         assert loop.time() - before < 2.0
     assert batches_of(cluster, "t")[0].producer_id >= 0
-    assert f"assigned producer id {given[0]} and epoch {given[1]}" in caplog.text
+    assert f"assigned producer id {answer[0]} and epoch {answer[1]}" in caplog.text

@@ -92,15 +92,15 @@ async def test_metadata_is_not_awaited_longer_than_the_delivery_timeout(cluster:
 
 async def test_pending_records_are_charged_for_the_memory_that_they_take(cluster: EmbeddedCluster) -> None:
     async with producer_of(cluster, buffer_memory=1_000_000) as producer:
-        held = 0
+        pending = 0
         gc.collect()
         tracemalloc.start()
         try:
             with pytest.raises(BufferFull):
                 while True:
-                    producer.send_nowait("t", b"%d" % held, key=b"key")
-                    held += 1
-            assert held > 1_000
+                    producer.send_nowait("t", b"%d" % pending, key=b"key")
+                    pending += 1
+            assert pending > 1_000
             assert tracemalloc.get_traced_memory()[0] < 1_300_000
         finally:
             tracemalloc.stop()

@@ -140,15 +140,15 @@ async def one_schedule(seed: int) -> None:
 
 
 def check(log: list[bytes | None], sent: list[tuple[bytes, Delivery]]) -> None:
-    """Acknowledged values are in the log, no value is there twice, all are in order, and errors are typed."""
+    """Check that acknowledged values are in the log, none twice, all in order, and that errors are typed."""
     assert len(log) == len(set(log)), "written twice"
     assert log == sorted(log), "reordered"  # type: ignore[type-var]
     assert set(log) <= {value for value, _ in sent}
-    known = set(log)
+    logged = set(log)
     for value, delivery in sent:
         error = delivery.exception()
         if error is None:
-            assert value in known, f"{value!r} was acknowledged and is lost"
+            assert value in logged, f"{value!r} was acknowledged and is lost"
         else:
             assert isinstance(error, KafkaTimeout | KafkaError)
 

@@ -44,7 +44,7 @@ async def test_a_refused_record_is_logged_unless_its_result_is_accessed(
         gc.collect()
     logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(logged) == (0 if accesses else 1)
-    assert all("records for t were not delivered: SerializationError(" in each for each in logged)
+    assert all("records for t were not delivered: SerializationError(" in line for line in logged)
 
 
 async def test_the_refused_records_of_one_call_are_logged_once(
@@ -73,11 +73,11 @@ async def test_send_many_keeps_the_order_of_each_partition(cluster: EmbeddedClus
     values = [b"%d" % number for number in range(5_000)]
     async with producer_of(cluster) as producer:
         await producer.partitions_for("t")
-        given: list[Any] = [value.decode() for value in values] if text else values
-        results = await producer.send_many("t", given, keys=keys, headers=[("h", b"1")], timestamp=7)
+        items: list[Any] = [value.decode() for value in values] if text else values
+        results = await producer.send_many("t", items, keys=keys, headers=[("h", b"1")], timestamp=7)
         single = [await producer.send("t", b"x", key=key) for key in keys[:37]]
     assert len(results) == 5_000
-    assert [result.partition for result in results[:37]] == [each.partition for each in single]
+    assert [result.partition for result in results[:37]] == [result.partition for result in single]
     by_partition: dict[int, list[bytes]] = {}
     for value, result in zip(values, results):
         assert isinstance(result, RecordMetadata)
@@ -103,13 +103,13 @@ async def test_send_many_bounds_what_it_takes_of_the_buffer(cluster: EmbeddedClu
     await cluster.create_topic("t", 1)
     async with producer_of(cluster, buffer_memory=100_000) as producer:
         await producer.partitions_for("t")
-        taken = 0
+        count = 0
 
         def values() -> Any:
-            nonlocal taken
+            nonlocal count
             for _ in range(2_000):
-                taken += 1000
-                assert taken - 1_000 * producer.metrics().records_delivered <= 225_000
+                count += 1000
+                assert count - 1_000 * producer.metrics().records_delivered <= 225_000
                 yield bytes(1_000)
 
         assert len(await producer.send_many("t", values())) == 2_000

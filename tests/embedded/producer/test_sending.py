@@ -121,11 +121,11 @@ async def test_each_partition_lingers_from_its_own_first_record(cluster: Embedde
         await asyncio.sleep(0.3)
         send(2)
         send(1, 800)  # the batch before is full, and leaves now
-        taken: list[float] = []
-        for each in (waits[1], waits[0], waits[2], waits[3]):
-            await each
-            taken.append(loop.time() - began)
-        assert taken == pytest.approx([0.6, 1.0, 1.6, 1.6], abs=0.05)
+        times: list[float] = []
+        for delivery in (waits[1], waits[0], waits[2], waits[3]):
+            await delivery
+            times.append(loop.time() - began)
+        assert times == pytest.approx([0.6, 1.0, 1.6, 1.6], abs=0.05)
 
 
 async def test_a_pending_record_lingers_from_its_send(cluster: EmbeddedCluster) -> None:

@@ -18,7 +18,7 @@ LONG = 1_000.0
 
 
 def numbers_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> list[tuple[int, int]]:
-    """Epoch and first sequence of each batch in the log."""
+    """Return epoch and first sequence of each batch in the log."""
     return [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(cluster, topic, partition)]
 
 

@@ -144,12 +144,12 @@ async def test_a_coordinator_that_moves_is_found_again(cluster: EmbeddedCluster,
 
 
 async def test_a_slow_marker_delays_only_the_next_transaction(cluster: EmbeddedCluster, producer: Producer) -> None:
-    with cluster.hold_markers("t", 1) as held:
+    with cluster.hold_markers("t", 1) as markers:
         await write(producer, 0)
         following = asyncio.create_task(write(producer, 1))
         await asyncio.sleep(1.0)
         assert not following.done()
-        held.release()
+        markers.release()
         await following
     assert "transactions" not in [outage.place for outage in producer.diagnose().outages]
     await check_three(cluster, [0, 1])
@@ -300,10 +300,10 @@ async def test_offsets_wait_only_for_partitions_of_the_previous_transaction(
 async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_failed_transaction(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
-    asked: list[list[int]] = []
+    requested: list[list[int]] = []
 
     def as_unstable(answer: Any) -> Any:
-        asked.append([partition.partition_index for partition in answer.topics[0].partitions])
+        requested.append([partition.partition_index for partition in answer.topics[0].partitions])
         answer.topics[0].partitions[0].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         return answer
 
@@ -311,14 +311,14 @@ async def test_offsets_of_an_older_transaction_are_asked_for_again_after_a_faile
     with cluster.on(OffsetFetchRequest, times=None).alter(as_unstable) as fault:
         await producer.begin_transaction()
         waiting = asyncio.create_task(producer.send_offsets_to_transaction({THERE: OffsetAndMetadata(2)}, GROUP))
-        await until(lambda: asked)
+        await until(lambda: requested)
         await producer.abort_transaction()
         with pytest.raises(IllegalStateError, match="being aborted"):
             await waiting
-        asked.clear()
+        requested.clear()
         async with producer.transaction() as transaction:
             sending = asyncio.create_task(transaction.send_offsets({THERE: OffsetAndMetadata(3)}, GROUP))
-            await until(lambda: asked)
+            await until(lambda: requested)
             fault.remove()
             await sending
-    assert asked[0] == [HERE.partition]
+    assert requested[0] == [HERE.partition]

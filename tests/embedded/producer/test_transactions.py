@@ -43,7 +43,7 @@ from tests.embedded.producer.transactions import (
 
 
 async def write_record(producer: Producer, number: int) -> None:
-    """One transaction with one record."""
+    """Write one transaction with one record."""
     async with producer.transaction() as transaction:
         await transaction.send("t", b"%d" % number, partition=0)
 
@@ -59,7 +59,7 @@ async def test_begin_waits_for_a_transaction_that_another_task_begins_and_ends_m
 
 
 async def write_all(producer: Producer, number: int) -> None:
-    """One transaction, whose records are flushed by its commit."""
+    """Write one transaction, whose records are flushed by its commit."""
     await producer.begin_transaction()
     producer.send_nowait("t", b"%d" % number, partition=0)
     await producer.commit_transaction()
@@ -109,7 +109,7 @@ async def test_a_transaction_of_one_record_takes_two_requests_in_generation_2_an
     began = len(cluster.history)
     await write_record(producer, 1)
     adding = [AddPartitionsToTxnRequest] if generation == 1 else []
-    requests = [type(each.request) for each in list(cluster.history)[began:]]
+    requests = [type(exchange.request) for exchange in list(cluster.history)[began:]]
     assert requests == [*adding, ProduceRequest, EndTxnRequest]
 
 
@@ -139,9 +139,9 @@ async def test_a_transaction_begins_20_ms_after_the_last_one_even_without_its_ma
     assert loop.time() - ended == pytest.approx(LONGEST_MARKER_WAIT, abs=1e-3)
     assert len(cluster.history.of(DescribeTransactionsRequest)) < 10
     await producer.abort_transaction()  # the coordinator does not know it
-    asked = len(cluster.history.of(DescribeTransactionsRequest))
+    count = len(cluster.history.of(DescribeTransactionsRequest))
     await producer.begin_transaction()
-    assert len(cluster.history.of(DescribeTransactionsRequest)) == asked
+    assert len(cluster.history.of(DescribeTransactionsRequest)) == count
 
 
 @generation_2

@@ -44,7 +44,7 @@ class Registry:
 
 
 async def begin(*calls: Any) -> list[asyncio.Task[Any]]:
-    """Tasks that begin in this order."""
+    """Return tasks that begin in this order."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     await asyncio.sleep(0)
     return tasks

@@ -29,7 +29,10 @@ generation_1 = pytest.mark.parametrize("generation", [1], indirect=True)
 generation_2 = pytest.mark.parametrize("generation", [2], indirect=True)
 _OF_BOTH: list[type[Request[Any]]] = [TxnOffsetCommitRequest, EndTxnRequest, ProduceRequest]
 _OF_GENERATION_1: list[type[Request[Any]]] = [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest]
-_REQUESTS = [*((2, each) for each in _OF_BOTH), *((1, each) for each in [*_OF_GENERATION_1, *_OF_BOTH])]
+_REQUESTS = [
+    *((2, request_type) for request_type in _OF_BOTH),
+    *((1, request_type) for request_type in [*_OF_GENERATION_1, *_OF_BOTH]),
+]
 each_request = pytest.mark.parametrize(("generation", "request_type"), _REQUESTS, indirect=["generation"])
 """Each request of a transaction, in each generation that has it."""
 
@@ -48,13 +51,13 @@ def transactional(cluster: EmbeddedCluster, **settings: Any) -> Producer:
 
 def metrics_of(producer: Producer) -> TransactionMetrics:
     """Return the metrics of the producer's transactions."""
-    found = producer.metrics().transactions
-    assert found is not None
-    return found
+    metrics = producer.metrics().transactions
+    assert metrics is not None
+    return metrics
 
 
 async def write(producer: Producer, number: int) -> None:
-    """One transaction: a record in each partition, and an offset."""
+    """Write one transaction: a record in each partition, and an offset."""
     async with producer.transaction() as transaction:
         await transaction.send("t", b"%d" % number, partition=0)
         transaction.send_nowait("t", b"%d" % number, partition=1)
@@ -82,8 +85,8 @@ async def committed_offset(
 ) -> int | None:
     """Return the offset that the group has committed, by default for the first partition."""
     async with Consumer(cluster.bootstrap_servers, connector=cluster.connector, group_id=group_id) as consumer:
-        found = (await consumer.committed([partition]))[partition]
-        return None if found is None else found.offset
+        offset = (await consumer.committed([partition]))[partition]
+        return None if offset is None else offset.offset
 
 
 async def check_three(cluster: EmbeddedCluster, numbers: list[int]) -> None:

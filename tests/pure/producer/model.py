@@ -84,11 +84,11 @@ class Log:
         """Return the answer to a batch: a code and a base offset."""
         producer_id, epoch = identity
         if producer_id >= 0:
-            known = self.epochs.get(producer_id, -1)
-            if epoch < known:
+            epoch_in_log = self.epochs.get(producer_id, -1)
+            if epoch < epoch_in_log:
                 return ErrorCode.INVALID_PRODUCER_EPOCH, -1
-            if epoch > known:
-                if sequence != 0 and known >= 0:  # of a producer that it does not know, a log takes any sequence
+            if epoch > epoch_in_log:
+                if sequence != 0 and epoch_in_log >= 0:  # of a producer that it does not know, a log takes any sequence
                     return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
                 self.batches[producer_id] = deque(maxlen=WINDOW)
                 self.epochs[producer_id] = epoch
@@ -187,7 +187,7 @@ class Simulation:
         return following
 
     def connection_breaks(self, written: int = 0) -> None:
-        """The broker has read ``written`` requests in flight; no answer arrives."""
+        """Break the connection after the broker has read ``written`` requests in flight; no answer arrives."""
         for _ in range(written):
             self.broker_writes()
         lost = [batch for batch, *_ in self.answers] + [batch for batch, *_ in self.wire]
@@ -196,9 +196,9 @@ class Simulation:
         for batch in lost:
             self._do(self.partition.failed(batch, ConnectionLost("gone", sent=True)))
 
-    def leader_moves(self, known: bool = True) -> None:
+    def leader_moves(self, is_known: bool = True) -> None:
         self._epoch += 1
-        self._do(self.partition.led_by((self._epoch % 3) + 1 if known else None, self._epoch))
+        self._do(self.partition.led_by((self._epoch % 3) + 1 if is_known else None, self._epoch))
 
     def pause_ends(self) -> None:
         self._do(self.partition.resume())

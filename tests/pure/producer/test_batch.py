@@ -25,6 +25,6 @@ def test_a_batch_was_sent_elsewhere_only_if_the_new_topic_cannot_have_it(sent_to
 def test_a_batch_begins_like_any_other_result() -> None:
     """It does not call the base class's constructor, so it could forget a new attribute."""
     batch, result = a_batch(), BatchResult(*HERE)
-    for name in (each for each in dir(result) if not each.startswith("__")):
+    for name in (attribute for attribute in dir(result) if not attribute.startswith("__")):
         if not callable(getattr(result, name)):
             assert getattr(batch, name) == getattr(result, name), name

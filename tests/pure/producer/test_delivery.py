@@ -121,12 +121,12 @@ async def test_a_frame_that_saw_the_error_of_its_delivery_is_freed(
 async def test_the_error_of_each_caller_has_the_fields_and_the_cause_of_the_first() -> None:
     result = BatchResult("t", 0)
     first, second = deliveries(result, 2)
-    given = error_for(ErrorCode.MESSAGE_TOO_LARGE, "writing")
-    given.__cause__ = cause = ValueError("why")
-    result.fail(given)
+    error = error_for(ErrorCode.MESSAGE_TOO_LARGE, "writing")
+    error.__cause__ = cause = ValueError("why")
+    result.fail(error)
     one, other = first.exception(), second.exception()
     assert isinstance(one, BrokerError)
-    assert (type(one), str(one), one.code, one.__cause__) == (type(given), str(given), given.code, cause)
+    assert (type(one), str(one), one.code, one.__cause__) == (type(error), str(error), error.code, cause)
     assert one is not other
 
 
@@ -139,8 +139,8 @@ async def test_an_error_whose_class_takes_other_arguments_is_shared() -> None:
             super().__init__()
 
     result = BatchResult("t", 0)
-    result.fail(given := Own(1))
-    assert result.error is given
+    result.fail(error := Own(1))
+    assert result.error is error
     result.observe()
 
 
@@ -168,15 +168,15 @@ async def test_a_cancelled_wait_does_not_disturb_other_waits() -> None:
 
 
 async def test_waiters_follow_records_that_move() -> None:
-    whole, left, right = BatchResult("t", 0), BatchResult("t", 0), BatchResult("t", 0)
+    whole, lower, upper = BatchResult("t", 0), BatchResult("t", 0), BatchResult("t", 0)
     first, second = deliveries(whole, 2)
     waiting = asyncio.gather(first, second, return_exceptions=True)
     await asyncio.sleep(0)
-    whole.move([(left, 0), (right, 0)])
+    whole.move([(lower, 0), (upper, 0)])
     await asyncio.sleep(0)
     assert not first.done()
-    left.deliver(5)
-    right.fail(KafkaTimeout("too late"))
+    lower.deliver(5)
+    upper.fail(KafkaTimeout("too late"))
     delivered, failed = await waiting
     assert delivered.offset == 5
     assert isinstance(failed, KafkaTimeout)
@@ -253,7 +253,7 @@ async def test_a_delivery_can_be_awaited_by_the_calls_of_asyncio() -> None:
         await asyncio.wait_for(first, 0.0)
     result.deliver(7)
     assert (await shielded).offset == 7
-    assert sorted([(await each).offset for each in completed]) == [7, 8]
+    assert sorted([(await delivery).offset for delivery in completed]) == [7, 8]
 
 
 async def test_a_cancelled_future_of_a_delivery_leaves_the_others() -> None:
@@ -272,13 +272,13 @@ async def test_a_cancelled_future_of_a_delivery_leaves_the_others() -> None:
 
 
 async def test_a_future_of_a_delivery_follows_a_record_that_moves_and_raises_its_error() -> None:
-    whole, left, right = (BatchResult("t", 0) for _ in range(3))
+    whole, lower, upper = (BatchResult("t", 0) for _ in range(3))
     first, second = (delivery.future() for delivery in deliveries(whole, 2))
-    whole.move([(left, 0), (right, 0)])
+    whole.move([(lower, 0), (upper, 0)])
     await asyncio.sleep(0)
     assert not first.done()
-    left.deliver(5)
-    right.fail(KafkaTimeout("too late"))
+    lower.deliver(5)
+    upper.fail(KafkaTimeout("too late"))
     assert (await first).offset == 5
     with pytest.raises(KafkaTimeout, match="too late"):
         await second

@@ -101,7 +101,7 @@ def test_an_acknowledgement_has_the_headers_that_an_interceptor_added() -> None:
 def test_an_interceptor_that_takes_no_headers_is_refused() -> None:
     class Older(Failing):
         def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:  # type: ignore[override]
-            """As interceptors of earlier builds have it."""
+            """Take no headers, as interceptors of earlier builds."""
 
     with pytest.raises(ConfigurationError, match=r"Older.on_acknowledgement must accept \(metadata, error, headers\)"):
         Interceptors([Older()])

@@ -91,8 +91,8 @@ def test_a_retry_starts_one_level_higher_with_the_first_unsettled_batch() -> Non
 def test_order_is_kept_through_failures_in_a_row(failures: int) -> None:
     partition = with_sealed(a_partition(), b"a", b"b", b"c", b"d")
     for _ in range(failures):
-        taken = [partition.take() for _ in range(3)]
-        for batch in taken:
+        batches = [partition.take() for _ in range(3)]
+        for batch in batches:
             assert batch is not None
             partition.failed(batch, LOST)
         partition.resume()
@@ -216,10 +216,10 @@ def test_appending_returns_the_place_and_reserves_the_memory_of_the_record() -> 
 def test_a_batch_that_is_sealed_by_a_sender_or_by_an_append_is_reported_once() -> None:
     reported: deque[Sealed] = deque()
     partition = a_partition(sealed=reported)
-    taken = append(partition, b"a")
+    first = append(partition, b"a")
     assert partition.expedite()
-    assert partition.take() is taken
-    assert reported == deque([(partition.topic_partition, taken.builder.uncompressed_size)])
+    assert partition.take() is first
+    assert reported == deque([(partition.topic_partition, first.builder.uncompressed_size)])
     batch, *begun = partition.append(*fields(b"b"))
     assert (batch, begun) == (partition.open, [0, False])
     assert len(reported) == 1
@@ -254,14 +254,14 @@ def test_a_batch_that_was_due_for_long_takes_no_more_records() -> None:
 def test_sealed_batches_count_for_the_load_of_their_broker_until_they_leave() -> None:
     load: Counter[int] = Counter()
     partition = a_partition(load=load)
-    taken, waiting = append(partition, b"a"), None
+    first, waiting = append(partition, b"a"), None
     partition.seal()
     waiting = append(partition, b"bb")
-    assert load[1] == taken.builder.size
+    assert load[1] == first.builder.size
     partition.seal()
-    assert load[1] == taken.builder.size + waiting.builder.size
+    assert load[1] == first.builder.size + waiting.builder.size
     partition.take()
-    partition.delivered(taken)
+    partition.delivered(first)
     assert load[1] == waiting.builder.size
     partition.expired(waiting)
     assert load[1] == 0
@@ -289,16 +289,16 @@ def test_after_the_last_sequence_comes_zero() -> None:
     partition = with_sealed(a_partition(), b"a", b"b", b"c")
     assert partition.sequences is not None
     partition.sequences._next = MAX_SEQUENCE - 1
-    taken = [partition.take() for _ in range(3)]
-    assert [batch.sequence for batch in taken if batch is not None] == [MAX_SEQUENCE - 1, MAX_SEQUENCE, 0]
+    batches = [partition.take() for _ in range(3)]
+    assert [batch.sequence for batch in batches if batch is not None] == [MAX_SEQUENCE - 1, MAX_SEQUENCE, 0]
 
 
 def test_nothing_is_taken_before_there_is_an_identity() -> None:
-    asked: list[int] = []
-    identities = ProducerIds(lambda: asked.append(1))
+    requests: list[int] = []
+    identities = ProducerIds(lambda: requests.append(1))
     partition = with_sealed(a_partition(introduced=False, ids=identities), b"a")
     assert partition.take() is None
-    assert asked == [1]
+    assert requests == [1]
     identities.received(ProducerIdAndEpoch(9, 3))
     batch = partition.take()
     assert batch is not None
@@ -448,13 +448,13 @@ def test_a_new_epoch_for_one_partition_leaves_the_others_theirs() -> None:
 
 
 def test_another_producer_id_is_requested_when_the_epochs_are_used_up() -> None:
-    asked: list[int] = []
-    identities = ProducerIds(lambda: asked.append(1))
+    requests: list[int] = []
+    identities = ProducerIds(lambda: requests.append(1))
     identities.received(ProducerIdAndEpoch(7, MAX_EPOCH - 1))
     last = identities.newer_than(ProducerIdAndEpoch(7, MAX_EPOCH - 1))
     assert last == ProducerIdAndEpoch(7, MAX_EPOCH)
     assert identities.newer_than(last) is None
-    assert asked == [1]
+    assert requests == [1]
 
 
 def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> None:

@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.records import partition_for_key
 
 
 def view_of(count: int, *, leaderless: tuple[int, ...] = (), brokers: int = 1) -> ClusterView:
-    """Topic "t", whose partitions are led by brokers 1, 2 … in turn."""
+    """Return a view of topic "t", whose partitions are led by brokers 1, 2 … in turn."""
     partitions = tuple(
         PartitionView(number, None if number in leaderless else number % brokers + 1, 0) for number in range(count)
     )

@@ -192,9 +192,9 @@ class AddingId:
 
 
 def test_a_serializer_may_change_the_headers() -> None:
-    given = (Header("a", None),)
-    assert serialize(AddingId(), "t", "value", 5, given) == (b"data", (Header("a", None), Header("id", b"7")))
-    assert given == (Header("a", None),)
+    headers = (Header("a", None),)
+    assert serialize(AddingId(), "t", "value", 5, headers) == (b"data", (Header("a", None), Header("id", b"7")))
+    assert headers == (Header("a", None),)
 
 
 @pytest.mark.parametrize("wrong", [5, ("id", "7")])

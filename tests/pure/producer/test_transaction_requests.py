@@ -108,7 +108,7 @@ def test_offsets_name_the_member_if_the_broker_can_check_it() -> None:
     request = offsets_request("orders-1", IDENTITY, GROUP, offsets, knows_members=True)
     assert (request.generation_id, request.member_id, request.group_instance_id) == (4, "member-1", "instance-1")
     (topic,) = request.topics
-    found = [
+    committed = [
         (
             partition.partition_index,
             partition.committed_offset,
@@ -117,7 +117,7 @@ def test_offsets_name_the_member_if_the_broker_can_check_it() -> None:
         )
         for partition in topic.partitions
     ]
-    assert found == [(0, 5, 2, "note"), (1, 6, -1, "")]
+    assert committed == [(0, 5, 2, "note"), (1, 6, -1, "")]
     request = offsets_request("orders-1", IDENTITY, GROUP, offsets, knows_members=False)
     assert (request.generation_id, request.member_id, request.group_instance_id) == (-1, "", None)
 

@@ -27,7 +27,6 @@ def ids_of(generation: int, request: Requests | None = None) -> TransactionalIds
     ids = TransactionalIds(request or Requests())
     ids.received(FIRST)
     ids.begin(generation)
-    ids.accepts_batches = True
     return ids
 
 
@@ -50,13 +49,13 @@ def test_generation_1_writes_after_the_coordinator_has_added_the_partition() -> 
     append(partition, b"a")
     partition.seal()
     assert partition.take() is None
-    assert list(ids.wanted) == [HERE]
+    assert list(ids.waiting) == [HERE]
     assert request.count == 1
     ids.added(HERE)
     batch = partition.take()
     assert batch is not None
     assert (batch.identity, batch.sequence) == (FIRST, 0)
-    assert ids.wanted == {}
+    assert ids.waiting == {}
 
 
 def test_generation_2_writes_at_once_and_counts_the_partition() -> None:
@@ -77,12 +76,12 @@ def test_a_new_transaction_has_no_partitions() -> None:
 
 def test_no_batch_gets_numbers_between_transactions() -> None:
     ids = ids_of(2)
-    ids.accepts_batches = False
+    ids.close()
     partition = partition_of(ids)
     append(partition, b"a")
     partition.seal()
     assert partition.take() is None
-    ids.accepts_batches = True
+    ids.begin(2)
     assert partition.take() is not None
 
 
@@ -159,10 +158,10 @@ def test_a_retried_batch_keeps_its_numbers() -> None:
 def test_a_dropped_partition_makes_the_epoch_outdated_and_no_epoch_is_made_up() -> None:
     ids = ids_of(1)
     ids.retire(FIRST)
-    assert ids.is_outdated
+    assert ids.needs_new_epoch
     assert ids.newer_than(FIRST) == FIRST
     ids.received(SECOND)
-    assert not ids.is_outdated
+    assert not ids.needs_new_epoch
     ids.discard(SECOND)
     assert ids.newest == SECOND
 
