@@ -161,24 +161,24 @@ class AclFilter:
         )
 
     def _matches_pattern(self, binding: AclBinding) -> bool:
-        wanted = self.pattern_type
-        if wanted not in (AclPatternType.ANY, AclPatternType.MATCH, binding.pattern_type):
+        pattern_type = self.pattern_type
+        if pattern_type not in (AclPatternType.ANY, AclPatternType.MATCH, binding.pattern_type):
             return False
         if self.resource_name is None:
             return True
-        if wanted is not AclPatternType.MATCH:
+        if pattern_type is not AclPatternType.MATCH:
             return self.resource_name == binding.resource_name
         return covers(binding, self.resource_name)
 
 
-def _check(given: AclBinding | AclFilter) -> None:
+def _check(acl: AclBinding | AclFilter) -> None:
     for name, kind in _KINDS.items():
-        value = getattr(given, name)
+        value = getattr(acl, name)
         if not isinstance(value, kind):
             raise TypeError(arguments.must_be(name, f"an {kind.__name__}", value))
     for name in ("resource_name", "principal", "host"):
-        value = getattr(given, name)
-        if isinstance(given, AclBinding) or value is not None:
+        value = getattr(acl, name)
+        if isinstance(acl, AclBinding) or value is not None:
             arguments.text(name, value)
 
 

@@ -36,13 +36,13 @@ class Acls:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def describe(self, wanted: AclFilter = _EVERY, *, timeout: float | None = None) -> tuple[AclBinding, ...]:
+    async def describe(self, acl_filter: AclFilter = _EVERY, *, timeout: float | None = None) -> tuple[AclBinding, ...]:
         """Return the ACLs that a filter matches, by default all ACLs."""
-        if not isinstance(wanted, AclFilter):
-            raise TypeError(arguments.must_be("wanted", "an AclFilter", wanted))
+        if not isinstance(acl_filter, AclFilter):
+            raise TypeError(arguments.must_be("acl_filter", "an AclFilter", acl_filter))
 
         async def ask(peer: Peer) -> tuple[AclBinding, ...]:
-            answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, wanted)))
+            answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, acl_filter)))
             if answer.error_code:
                 raise refusal(answer.error_code, "describing ACLs", answer.error_message)
             return tuple(_described(resource, acl) for resource in answer.resources for acl in resource.acls)
@@ -54,7 +54,7 @@ class Acls:
         self, bindings: AclBinding | Iterable[AclBinding], *, timeout: float | None = None
     ) -> Results[AclBinding, None]:
         """Create ACLs. An ACL that exists already counts as created."""
-        wanted = _several(bindings, AclBinding)
+        listed = _several(bindings, AclBinding)
 
         async def ask(peer: Peer, items: list[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
             for item in items:
@@ -66,28 +66,28 @@ class Acls:
             }
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("creating ACLs", wanted, self._calls.controller, ask, deadline)
+        return await self._calls.settle("creating ACLs", listed, self._calls.controller, ask, deadline)
 
     async def delete(
         self, filters: AclFilter | Iterable[AclFilter], *, timeout: float | None = None
     ) -> Results[AclFilter, tuple[AclBinding, ...]]:
         """Delete the ACLs that filters match. The result of a filter is the ACLs that it deleted, perhaps none."""
-        wanted = _several(filters, AclFilter)
+        listed = _several(filters, AclFilter)
 
         async def ask(peer: Peer, items: list[AclFilter]) -> Mapping[AclFilter, tuple[AclBinding, ...] | KafkaError]:
-            given = [DeleteAclsFilter(**_fields(peer, DeleteAclsRequest, item)) for item in items]
-            answer = await peer.send(DeleteAclsRequest(filters=given))
+            request_filters = [DeleteAclsFilter(**_fields(peer, DeleteAclsRequest, item)) for item in items]
+            answer = await peer.send(DeleteAclsRequest(filters=request_filters))
             return {item: _deletion(result) for item, result in zip(items, answer.filter_results)}
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("deleting ACLs", wanted, self._calls.controller, ask, deadline)
+        return await self._calls.settle("deleting ACLs", listed, self._calls.controller, ask, deadline)
 
 
-def _several(given: T | Iterable[T], kind: type[T]) -> list[T]:
-    listed = [given] if isinstance(given, kind) else arguments.several(given, f"{kind.__name__}s")  # type: ignore[arg-type]
-    for each in listed:
-        if not isinstance(each, kind):
-            raise TypeError(arguments.must_be(kind.__name__, f"an {kind.__name__}", each))
+def _several(values: T | Iterable[T], kind: type[T]) -> list[T]:
+    listed = [values] if isinstance(values, kind) else arguments.several(values, f"{kind.__name__}s")  # type: ignore[arg-type]
+    for value in listed:
+        if not isinstance(value, kind):
+            raise TypeError(arguments.must_be(kind.__name__, f"an {kind.__name__}", value))
     return listed
 
 
@@ -99,18 +99,18 @@ def _check(peer: Peer, request: _AclRequest, resource_type: AclResourceType, pat
         peer.require(request.PATTERN_TYPES, f"an ACL with the pattern type {pattern.name}")
 
 
-def _fields(peer: Peer, request: _AclRequest, wanted: AclFilter) -> dict[str, Any]:
+def _fields(peer: Peer, request: _AclRequest, acl_filter: AclFilter) -> dict[str, Any]:
     """Return the fields of the filter in a request. A broker without pattern types has only literal patterns."""
-    _check(peer, request, wanted.resource_type, wanted.pattern_type)
+    _check(peer, request, acl_filter.resource_type, acl_filter.pattern_type)
     has_types = peer.speaks(request.PATTERN_TYPES)
     return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.resource_name,
-        "pattern_type_filter": wanted.pattern_type if has_types else AclPatternType.LITERAL,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission,
+        "resource_type_filter": acl_filter.resource_type,
+        "resource_name_filter": acl_filter.resource_name,
+        "pattern_type_filter": acl_filter.pattern_type if has_types else AclPatternType.LITERAL,
+        "principal_filter": acl_filter.principal,
+        "host_filter": acl_filter.host,
+        "operation": acl_filter.operation,
+        "permission_type": acl_filter.permission,
     }
 
 

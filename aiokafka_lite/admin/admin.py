@@ -98,7 +98,7 @@ class Admin(Component):
         return client_metrics(self._client)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+        """Return requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
 
         A bootstrap address has a negative id. Call it in the event loop.
         """

@@ -252,10 +252,10 @@ class Calls:
         """Settle all items at the coordinator of one group."""
 
         async def find(items: list[Any], deadline: Deadline) -> Targets:
-            found = await self._coordinators(CoordinatorKind.GROUP, [group_id], deadline)
-            if found.errors:
-                raise found.errors[group_id]
-            return Targets({node_id: list(items) for node_id in found.by_node})
+            targets = await self._coordinators(CoordinatorKind.GROUP, [group_id], deadline)
+            if targets.errors:
+                raise targets.errors[group_id]
+            return Targets({node_id: list(items) for node_id in targets.by_node})
 
         return await self.settle(
             what, items, find, ask, deadline, already=already, key_of=lambda item: _group_key(group_id)
@@ -278,7 +278,7 @@ class Calls:
     # Targets.
 
     async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
-        """Return all items at one broker, preferably a connected one whose last attempt did not fail."""
+        """Send all items to one broker, preferably a connected one whose last attempt did not fail."""
         nodes = self._client.view.nodes
         good = [node_id for node_id in nodes if node_id not in self._avoided] or list(nodes)
         if not good:
@@ -288,9 +288,9 @@ class Calls:
         return Targets({chosen: list(items)}, any_broker=True)
 
     async def controller(self, items: list[Any], deadline: Deadline) -> Targets:
-        """Return all items at the controller.
+        """Send all items to the controller.
 
-        Without a known controller, at any broker: it forwards the request, or answers NOT_CONTROLLER. librdkafka's
+        If none is known, any broker gets them: it forwards the request, or answers NOT_CONTROLLER. librdkafka's
         mock cluster, for example, never names a controller.
         """
         controller = self._client.view.controller
@@ -300,20 +300,20 @@ class Calls:
         return Targets({controller.node_id: list(items)})
 
     async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:
-        """Return each partition at its leader, by recent metadata."""
+        """Send each partition to its leader, by recent metadata."""
         targets = Targets()
         for item in items:
             try:
                 check_topic_name(item.topic)
             except BrokerError as error:
                 targets.errors[item] = error
-        wanted = [item for item in items if item not in targets.errors]
-        if not wanted:
+        partitions = [item for item in items if item not in targets.errors]
+        if not partitions:
             return targets
         view = self._client.view
-        if view.age(asyncio.get_running_loop().time()) > LEADERS_MAX_AGE or not all(map(view.leader_of, wanted)):
-            view = await self._client.refresh({item.topic for item in wanted}, timeout=max(deadline.left, 0.001))
-        for item in wanted:
+        if view.age(asyncio.get_running_loop().time()) > LEADERS_MAX_AGE or not all(map(view.leader_of, partitions)):
+            view = await self._client.refresh({item.topic for item in partitions}, timeout=max(deadline.left, 0.001))
+        for item in partitions:
             if (leader := view.leader_of(item)) is not None:
                 targets.put(leader.node_id, item)
             else:
@@ -321,7 +321,7 @@ class Calls:
         return targets
 
     async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
-        """Return each group or transactional id at its coordinator.
+        """Send each group or transactional id to its coordinator.
 
         Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator delays only its
         own items.
@@ -343,7 +343,7 @@ class Calls:
         return targets
 
     async def brokers(self, items: list[int], deadline: Deadline) -> Targets:
-        """Return each broker id at that broker."""
+        """Send each broker id to that broker."""
         nodes = self._client.view.nodes
         targets = Targets({node_id: [node_id] for node_id in items if node_id in nodes})
         for node_id in items:
@@ -361,8 +361,7 @@ class Calls:
         return sorted(view.nodes)
 
     async def of_all_brokers(self, what: str, ask: Ask[int, V], deadline: Deadline) -> Mapping[int, V]:
-        """Return the result of every broker. If a broker leaves, all are asked again: others have taken over its
-        groups.
+        """Ask every broker. If one leaves, ask all again, because others took over its groups.
 
         Raises the error if one broker did not answer: a list would not be complete.
         """
@@ -546,7 +545,7 @@ class _Call(Generic[K, V]):
         self._failed[item] = error
 
     def _is_retriable(self, error: KafkaError) -> bool:
-        """``is_retriable`` with the exceptions of Rule 3."""
+        """Decide as ``is_retriable`` does, with the exceptions of Rule 3."""
         if isinstance(error, BrokerError):
             if error.code in NOT_FOUND:
                 return asyncio.get_running_loop().time() < self._started + self._rules.grace

@@ -168,7 +168,7 @@ class Cluster:
         Requires Kafka 2.7; ``validate_only``, and the difference between safe and unsafe downgrades, require 3.3.
         """
         arguments.mapping("levels", levels, "feature to level")
-        wanted = {arguments.text("feature", name): arguments.whole(name, level) for name, level in levels.items()}
+        level_of = {arguments.text("feature", name): arguments.whole(name, level) for name, level in levels.items()}
         if not isinstance(change, FeatureChange):
             raise TypeError(arguments.must_be("change", "a FeatureChange such as FeatureChange.UPGRADE", change))
 
@@ -183,7 +183,7 @@ class Cluster:
                 else UpdateFeaturesFeature(
                     feature=name, max_version_level=level, allow_downgrade=change is not FeatureChange.UPGRADE
                 )
-                for name, level in wanted.items()
+                for name, level in level_of.items()
             ]
             request = UpdateFeaturesRequest(
                 timeout_ms=peer.timeout_ms, feature_updates=updates, validate_only=validate_only
@@ -232,36 +232,34 @@ class Cluster:
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
         """Return the APIs of these brokers, in order of their keys; of all brokers if None."""
-        wanted = None if brokers is None else arguments.broker_ids(brokers)
+        broker_ids = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:
             answer = await _versions(peer)
-            apis = sorted(answer.api_keys, key=lambda each: each.api_key)
-            return {
-                peer.node_id: tuple(_support(peer, each.api_key, each.min_version, each.max_version) for each in apis)
-            }
+            apis = sorted(answer.api_keys, key=lambda api: api.api_key)
+            return {peer.node_id: tuple(_support(peer, api.api_key, api.min_version, api.max_version) for api in apis)}
 
         deadline = self._calls.deadline(timeout)
-        nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
+        nodes = await self._calls.all_brokers(deadline) if broker_ids is None else broker_ids
         return await self._calls.settle("asking for API versions", nodes, self._calls.brokers, ask, deadline)
 
 
-def _quorum(given: DescribeQuorumPartition) -> Quorum:
-    _raise_for(given.error_code, "describing the metadata quorum", given.error_message)
+def _quorum(response: DescribeQuorumPartition) -> Quorum:
+    _raise_for(response.error_code, "describing the metadata quorum", response.error_message)
     return Quorum(
-        given.leader_id,
-        given.leader_epoch,
-        given.high_watermark,
-        tuple(map(_replica, given.current_voters)),
-        tuple(map(_replica, given.observers)),
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(map(_replica, response.current_voters)),
+        tuple(map(_replica, response.observers)),
     )
 
 
-def _replica(given: DescribeQuorumReplica) -> QuorumReplica:
-    fetched, caught_up = given.last_fetch_timestamp, given.last_caught_up_timestamp
+def _replica(replica: DescribeQuorumReplica) -> QuorumReplica:
+    fetched, caught_up = replica.last_fetch_timestamp, replica.last_caught_up_timestamp
     return QuorumReplica(
-        given.replica_id,
-        given.log_end_offset,
+        replica.replica_id,
+        replica.log_end_offset,
         fetched if fetched >= 0 else None,
         caught_up if caught_up >= 0 else None,
     )
@@ -276,9 +274,9 @@ async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     answer = await peer.send(request)
     _raise_for(answer.error_code, "describing the cluster", answer.error_message)
-    listed = sorted(answer.brokers, key=lambda each: each.broker_id)
-    nodes = {each.broker_id: Node(each.broker_id, each.host, each.port, each.rack) for each in listed}
-    fenced = tuple(nodes[each.broker_id] for each in listed if each.is_fenced)
+    listed = sorted(answer.brokers, key=lambda broker: broker.broker_id)
+    nodes = {broker.broker_id: Node(broker.broker_id, broker.host, broker.port, broker.rack) for broker in listed}
+    fenced = tuple(nodes[broker.broker_id] for broker in listed if broker.is_fenced)
     return ClusterDescription(
         answer.cluster_id,
         nodes.get(answer.controller_id),
@@ -289,8 +287,8 @@ async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
 
 async def _describe_by_metadata(peer: Peer) -> ClusterDescription:
     answer = await peer.send(MetadataRequest(topics=[]))
-    listed = sorted(answer.brokers, key=lambda each: each.node_id)
-    nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in listed}
+    listed = sorted(answer.brokers, key=lambda broker: broker.node_id)
+    nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in listed}
     return ClusterDescription(answer.cluster_id, nodes.get(answer.controller_id), tuple(nodes.values()))
 
 

@@ -220,7 +220,7 @@ class Configs:
         """Return the settings of resources by name: all, or the settings in ``names``. Documentation requires Kafka
         2.6.
         """
-        wanted = _resources(resources)
+        listed = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 
         async def ask(
@@ -230,7 +230,7 @@ class Configs:
 
         deadline = self._calls.deadline(timeout)
         targets = self._targets(self._calls.any_broker)
-        return await self._calls.settle("describing settings", wanted, targets, ask, deadline)
+        return await self._calls.settle("describing settings", listed, targets, ask, deadline)
 
     async def list(
         self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
@@ -240,16 +240,16 @@ class Configs:
 
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
-        wanted = [] if types is None else arguments.several(types, "types")
-        for each in wanted:
-            if not isinstance(each, ConfigResourceType):
+        listed = [] if types is None else arguments.several(types, "types")
+        for type_ in listed:
+            if not isinstance(type_, ConfigResourceType):
                 raise TypeError(
-                    arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", each)
+                    arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", type_)
                 )
 
         async def ask(peer: Peer) -> tuple[ConfigResource, ...]:
-            request = ListConfigResourcesRequest(resource_types=list(map(int, wanted)))
-            if wanted == [ConfigResourceType.CLIENT_METRICS]:
+            request = ListConfigResourcesRequest(resource_types=list(map(int, listed)))
+            if listed == [ConfigResourceType.CLIENT_METRICS]:
                 peer.require(ListConfigResourcesRequest.INTRODUCED, "listing client metrics")
                 if not peer.speaks(ListConfigResourcesRequest.ALL_TYPES):
                     request = ListConfigResourcesRequest()
@@ -281,61 +281,65 @@ class Configs:
         argument: object = changes
         if not isinstance(argument, Mapping):  # not quoted: a change may set a password
             raise TypeError(f"changes must be a mapping of ConfigResource to changes, got {disclosure.kind(argument)}")
-        wanted = {resource: _changes(changes[resource]) for resource in _resources(changes)}
+        changes_of = {resource: _changes(changes[resource]) for resource in _resources(changes)}
 
         async def ask(peer: Peer, items: list[ConfigResource]) -> Mapping[ConfigResource, KafkaError | None]:
-            share = {item: wanted[item] for item in items}
+            share = {item: changes_of[item] for item in items}
             if peer.speaks(IncrementalAlterConfigsRequest):
                 return await _alter(peer, share, validate_only)
             return await _replace(peer, share, validate_only)
 
         deadline = self._calls.deadline(timeout)
         targets = self._targets(self._calls.controller)
-        return await self._calls.settle("changing settings", wanted, targets, ask, deadline)
+        return await self._calls.settle("changing settings", changes_of, targets, ask, deadline)
 
     def _targets(self, others: FindTargets) -> FindTargets:
-        """Targets: the broker itself for its own settings, otherwise the targets of ``others``."""
+        """Return a search that finds the broker itself for its own settings, and asks ``others`` about the rest."""
 
         async def find(items: list[ConfigResource], deadline: Deadline) -> Targets:
             nodes = {item: item.node_id for item in items}
             rest = [item for item, node_id in nodes.items() if node_id is None]
             targets = await others(rest, deadline) if rest else Targets()
-            found = await self._calls.brokers([node for node in set(nodes.values()) if node is not None], deadline)
+            brokers = await self._calls.brokers([node for node in set(nodes.values()) if node is not None], deadline)
             for item, node_id in nodes.items():
-                if node_id in found.by_node:
+                if node_id in brokers.by_node:
                     targets.put(node_id, item)
                 elif node_id is not None:
-                    targets.errors[item] = found.errors[node_id]
+                    targets.errors[item] = brokers.errors[node_id]
             return targets
 
         return find
 
 
-def _resources(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    listed: list[Any] = [given] if isinstance(given, ConfigResource) else arguments.several(given, "resources")
-    for each in listed:
-        if not isinstance(each, ConfigResource) or not isinstance(each.type, ConfigResourceType):
-            raise TypeError(arguments.must_be("resource", "a ConfigResource such as ConfigResource.topic(name)", each))
-        name = arguments.text("resource", each.name)
-        if name and each.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
+def _resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
+    listed: list[Any] = (
+        [resources] if isinstance(resources, ConfigResource) else arguments.several(resources, "resources")
+    )
+    for resource in listed:
+        if not isinstance(resource, ConfigResource) or not isinstance(resource.type, ConfigResourceType):
+            raise TypeError(
+                arguments.must_be("resource", "a ConfigResource such as ConfigResource.topic(name)", resource)
+            )
+        name = arguments.text("resource", resource.name)
+        if name and resource.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
             raise ValueError(arguments.must_be("name of a broker", "its id, or empty for all brokers", name))
     return list(dict.fromkeys(listed))
 
 
-def _changes(given: Changes) -> list[ConfigChange]:
-    if not isinstance(given, Mapping):
-        untyped: Any = given
+def _changes(changes: Changes) -> list[ConfigChange]:
+    if not isinstance(changes, Mapping):
+        untyped: Any = changes
         if isinstance(untyped, str | bytes) or not isinstance(untyped, Iterable):
             what = "a mapping of names to values, or a list of ConfigChange"
             raise TypeError(f"the changes of a resource must be {what}, got {disclosure.kind(untyped)}")
         listed = list(untyped)
-        for each in listed:
-            if not isinstance(each, ConfigChange):
-                raise TypeError(f"change must be a ConfigChange, got {disclosure.kind(each)}")
+        for change in listed:
+            if not isinstance(change, ConfigChange):
+                raise TypeError(f"change must be a ConfigChange, got {disclosure.kind(change)}")
         return listed
     return [
         ConfigChange(name, operation=ConfigOperation.DELETE) if value is None else ConfigChange(name, value)
-        for name, value in given.items()
+        for name, value in changes.items()
     ]
 
 
@@ -360,18 +364,18 @@ async def _describe(
     return answers
 
 
-def _setting(given: DescribeConfigsResourceResult) -> Setting:
+def _setting(response: DescribeConfigsResourceResult) -> Setting:
     return Setting(
-        given.name,
-        given.value,
-        ConfigSource.of(given.config_source),
-        given.read_only,
-        given.is_sensitive,
+        response.name,
+        response.value,
+        ConfigSource.of(response.config_source),
+        response.read_only,
+        response.is_sensitive,
         tuple(
-            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source)) for synonym in given.synonyms
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source)) for synonym in response.synonyms
         ),
-        ConfigType.of(given.config_type),
-        given.documentation or None,
+        ConfigType.of(response.config_type),
+        response.documentation or None,
     )
 
 
@@ -418,7 +422,7 @@ async def _replace(
     answers: dict[ConfigResource, KafkaError | None] = {}
     resources = []
     present = await _describe(peer, list(share), None, True, False)
-    for resource in [each for each in share if each in present]:
+    for resource in [item for item in share if item in present]:
         described = present[resource]
         try:
             if isinstance(described, KafkaError):
@@ -456,8 +460,8 @@ def replaced(
             case ConfigOperation.SET:
                 values[change.name] = _text(change)
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
-                known = present.get(change.name)
-                values[change.name] = _changed_list(known.value if known else None, change)
+                present_setting = present.get(change.name)
+                values[change.name] = _changed_list(present_setting.value if present_setting else None, change)
     secret = sorted(name for name, value in values.items() if value is None)
     if secret:
         what = f"changing settings of {resource} without losing its secret ones ({', '.join(secret)})"
@@ -474,6 +478,6 @@ def _own_source(resource: ConfigResource) -> ConfigSource | None:
 
 def _changed_list(present: str | None, change: ConfigChange) -> str:
     parts = [part for part in (present or "").split(",") if part]
-    given = [part.strip() for part in (_text(change) or "").split(",")]
-    kept = [part for part in parts if part not in given]
-    return ",".join([*kept, *given] if change.operation is ConfigOperation.APPEND else kept)
+    changed_parts = [part.strip() for part in (_text(change) or "").split(",")]
+    kept = [part for part in parts if part not in changed_parts]
+    return ",".join([*kept, *changed_parts] if change.operation is ConfigOperation.APPEND else kept)

@@ -151,14 +151,14 @@ async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]
         raise error_for(answer.error_code, f"listing groups of broker {peer.node_id}")
     if lists_states:
         return [_listing(group, GroupState(group.group_state), lists_types) for group in answer.groups]
-    found = await peer.send(DescribeGroupsRequest(groups=[group.group_id for group in answer.groups]))
-    described = {group.group_id: GroupState(group.group_state) for group in found.groups if not group.error_code}
+    descriptions = await peer.send(DescribeGroupsRequest(groups=[group.group_id for group in answer.groups]))
+    described = {group.group_id: GroupState(group.group_state) for group in descriptions.groups if not group.error_code}
     return [_listing(group, described.get(group.group_id, GroupState.UNKNOWN), lists_types) for group in answer.groups]
 
 
-def _listing(given: ListedGroup, state: GroupState, lists_types: bool) -> GroupListing:
-    kind = GroupType(given.group_type) if lists_types else GroupType.CLASSIC
-    return GroupListing(given.group_id, given.protocol_type, state, kind)
+def _listing(group: ListedGroup, state: GroupState, lists_types: bool) -> GroupListing:
+    kind = GroupType(group.group_type) if lists_types else GroupType.CLASSIC
+    return GroupListing(group.group_id, group.protocol_type, state, kind)
 
 
 def _is_unsupported(answer: GroupDescription | KafkaError) -> bool:
@@ -179,10 +179,10 @@ async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescri
     ):
         others = [name for name, answer in answers.items() if is_missing(answer)]
         if others and peer.speaks(request):
-            found = await describe(peer, others)
+            described = await describe(peer, others)
             # A broker may offer the request and refuse it, because the protocol is not enabled: Kafka 3.7 to 3.9 for
             # consumer groups, 4.1 for streams groups. Then there are no such groups.
-            answers.update({name: answer for name, answer in found.items() if not _is_unsupported(answer)})
+            answers.update({name: answer for name, answer in described.items() if not _is_unsupported(answer)})
     return answers
 
 
@@ -199,30 +199,30 @@ async def _describe_classic(peer: Peer, items: list[str]) -> dict[str, GroupDesc
     return answers
 
 
-def _classic(given: DescribedGroup, coordinator: Node) -> GroupDescription:
-    members = tuple(_classic_member(member, given.protocol_type) for member in given.members)
+def _classic(group: DescribedGroup, coordinator: Node) -> GroupDescription:
+    members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
     return GroupDescription(
-        given.group_id,
+        group.group_id,
         GroupType.CLASSIC,
-        GroupState(given.group_state),
-        given.protocol_type,
-        given.protocol_data,
+        GroupState(group.group_state),
+        group.protocol_type,
+        group.protocol_data,
         coordinator,
         members,
     )
 
 
-def _classic_member(given: DescribedGroupMember, protocol_type: str) -> MemberDescription:
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> MemberDescription:
     topics, assignment = None, None
     if protocol_type == PROTOCOL_TYPE:
         try:
-            assignment = tuple(sorted(read_assignment(given.member_assignment)))
-            metadata = given.member_metadata
-            topics = read_subscription(given.member_id, None, metadata).topics if metadata else None
+            assignment = tuple(sorted(read_assignment(member.member_assignment)))
+            metadata = member.member_metadata
+            topics = read_subscription(member.member_id, None, metadata).topics if metadata else None
         except ProtocolError:
             pass  # members of other clients may send any bytes
     return MemberDescription(
-        given.member_id, given.group_instance_id, given.client_id, given.client_host, topics, assignment
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, topics, assignment
     )
 
 
@@ -236,13 +236,13 @@ async def _describe_streams(peer: Peer, items: list[str]) -> dict[str, GroupDesc
     return {group.group_id: _described(group, _streams, peer.node) for group in (await peer.send(request)).groups}
 
 
-def _described(given: G, describe: Callable[[G, Node], GroupDescription], peer: Node) -> GroupDescription | KafkaError:
-    if given.error_code:
-        return error_for(given.error_code, f"describing group {given.group_id!r}")
-    return describe(given, peer)
+def _described(group: G, describe: Callable[[G, Node], GroupDescription], peer: Node) -> GroupDescription | KafkaError:
+    if group.error_code:
+        return error_for(group.error_code, f"describing group {group.group_id!r}")
+    return describe(group, peer)
 
 
-def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDescription:
+def _consumer(group: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDescription:
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -255,32 +255,32 @@ def _consumer(given: ConsumerGroupDescribeGroup, coordinator: Node) -> GroupDesc
             member.subscribed_topic_regex or None,
             member.member_epoch,
         )
-        for member in given.members
+        for member in group.members
     )
     return GroupDescription(
-        given.group_id,
+        group.group_id,
         GroupType.CONSUMER,
-        GroupState(given.group_state),
+        GroupState(group.group_state),
         PROTOCOL_TYPE,
-        given.assignor_name,
+        group.assignor_name,
         coordinator,
         members,
-        given.group_epoch,
-        given.assignment_epoch,
+        group.group_epoch,
+        group.assignment_epoch,
     )
 
 
-def _assigned(given: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, ...]:
+def _assigned(assignment: ConsumerGroupDescribeAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic_partition.topic_name, number)
-            for topic_partition in given.topic_partitions
+            for topic_partition in assignment.topic_partitions
             for number in topic_partition.partitions
         )
     )
 
 
-def _streams(given: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescription:
+def _streams(group: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescription:
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -294,33 +294,39 @@ def _streams(given: StreamsGroupDescribeGroup, coordinator: Node) -> GroupDescri
             target_tasks=_tasks(member.target_assignment),
             process_id=member.process_id,
         )
-        for member in given.members
+        for member in group.members
     )
-    known = None if given.topology is None else given.topology.subtopologies
+    subtopologies = None if group.topology is None else group.topology.subtopologies
     return GroupDescription(
-        given.group_id,
+        group.group_id,
         GroupType.STREAMS,
-        GroupState(given.group_state),
+        GroupState(group.group_state),
         "streams",
         "",
         coordinator,
         members,
-        given.group_epoch,
-        given.assignment_epoch,
+        group.group_epoch,
+        group.assignment_epoch,
         None
-        if known is None
+        if subtopologies is None
         else {
-            each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
-            for each in known
+            subtopology.subtopology_id: (
+                *subtopology.source_topics,
+                *(topic.name for topic in subtopology.repartition_source_topics),
+            )
+            for subtopology in subtopologies
         },
     )
 
 
-def _tasks(given: StreamsGroupDescribeAssignment) -> StreamsTasks:
-    return StreamsTasks(_numbers(given.active_tasks), _numbers(given.standby_tasks), _numbers(given.warmup_tasks))
+def _tasks(assignment: StreamsGroupDescribeAssignment) -> StreamsTasks:
+    return StreamsTasks(
+        _numbers(assignment.active_tasks), _numbers(assignment.standby_tasks), _numbers(assignment.warmup_tasks)
+    )
 
 
-def _numbers(given: list[StreamsTaskIds]) -> dict[str, tuple[int, ...]]:
+def _numbers(tasks: list[StreamsTaskIds]) -> dict[str, tuple[int, ...]]:
     return {
-        each.subtopology_id: tuple(sorted(each.partitions)) for each in sorted(given, key=lambda it: it.subtopology_id)
+        task.subtopology_id: tuple(sorted(task.partitions))
+        for task in sorted(tasks, key=lambda task: task.subtopology_id)
     }

@@ -107,7 +107,7 @@ class Groups:
         deadline = self._calls.deadline(timeout)
         merged: dict[str, GroupListing] = {}
         for listed in (await self._calls.of_all_brokers("listing groups", ask, deadline)).values():
-            merged.update((each.group_id, each) for each in listed)
+            merged.update((group.group_id, group) for group in listed)
         return tuple(
             merged[name]
             for name in sorted(merged)
@@ -118,16 +118,16 @@ class Groups:
     async def describe(
         self, groups: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, GroupDescription]:
-        """Classic, consumer and streams groups with their members and assignments."""
+        """Describe classic, consumer and streams groups, with their members and assignments."""
         return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
-    async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
-        return await self._calls.of_groups("describing groups", wanted, describe_groups, deadline)
+    async def _describe(self, groups: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
+        return await self._calls.of_groups("describing groups", groups, describe_groups, deadline)
 
     async def coordinators(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, Node]:
         """Return the broker that coordinates each group, whether the group exists or not."""
-        wanted = arguments.names(groups, "group")
-        return await self._calls.coordinators(CoordinatorKind.GROUP, wanted, self._calls.deadline(timeout))
+        names = arguments.names(groups, "group")
+        return await self._calls.coordinators(CoordinatorKind.GROUP, names, self._calls.deadline(timeout))
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
@@ -141,8 +141,8 @@ class Groups:
 
         deadline = self._calls.deadline(timeout)
         gone = {ErrorCode.GROUP_ID_NOT_FOUND: lambda _: None}
-        wanted = arguments.names(groups, "group")
-        return await self._calls.of_groups("deleting groups", wanted, ask, deadline, already=gone)
+        names = arguments.names(groups, "group")
+        return await self._calls.of_groups("deleting groups", names, ask, deadline, already=gone)
 
     # Offsets.
 
@@ -160,14 +160,14 @@ class Groups:
         (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have a
         committed offset. Brokers do not find a partition whose first commit is in an open transaction.
         """
-        wanted = arguments.names(groups, "group")
+        names = arguments.names(groups, "group")
         chosen = None if partitions is None else arguments.partitions(partitions)
         deadline = self._calls.deadline(timeout)
-        return await self._committed(wanted, deadline, partitions=chosen, require_stable=require_stable)
+        return await self._committed(names, deadline, partitions=chosen, require_stable=require_stable)
 
     async def _committed(
         self,
-        wanted: Iterable[str],
+        groups: Iterable[str],
         deadline: Deadline,
         *,
         partitions: Iterable[TopicPartition] | None = None,
@@ -175,7 +175,7 @@ class Groups:
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
         topics = None if partitions is None else arguments.by_topic(partitions)
         ask = partial(_fetch_offsets, topics=topics, require_stable=require_stable)
-        return await self._calls.of_groups("asking for committed offsets", wanted, ask, deadline)
+        return await self._calls.of_groups("asking for committed offsets", groups, ask, deadline)
 
     async def alter_offsets(
         self,
@@ -188,14 +188,16 @@ class Groups:
 
         A group with members refuses with UNKNOWN_MEMBER_ID.
         """
-        wanted = {each: _offset(given) for each, given in arguments.by_partition("offsets", offsets).items()}
-        return await self._commit(_group(group), wanted, self._calls.deadline(timeout))
+        checked = {
+            partition: _offset(offset) for partition, offset in arguments.by_partition("offsets", offsets).items()
+        }
+        return await self._commit(_group(group), checked, self._calls.deadline(timeout))
 
     async def _commit(
-        self, group_id: str, wanted: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
     ) -> Results[TopicPartition, None]:
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
-            share = {item: wanted[item] for item in items}
+            share = {item: offsets[item] for item in items}
             request = commit_request(group_id, NO_MEMBER, share, self._calls.client.view)
             answer = await peer.send(request, at_most=OffsetCommitRequest.TOPIC_IDS.before)
             codes = read_commit(share, answer, {})
@@ -205,7 +207,7 @@ class Groups:
                 if code is not None
             }
 
-        return await self._calls.of_group("committing offsets", group_id, wanted, ask, deadline)
+        return await self._calls.of_group("committing offsets", group_id, offsets, ask, deadline)
 
     async def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -225,8 +227,8 @@ class Groups:
             return _deleted_offsets(f"deleting offsets of group {group_id!r}", response)
 
         deadline = self._calls.deadline(timeout)
-        wanted = arguments.partitions(partitions)
-        return await self._calls.of_group("deleting offsets", group_id, wanted, ask, deadline)
+        listed = arguments.partitions(partitions)
+        return await self._calls.of_group("deleting offsets", group_id, listed, ask, deadline)
 
     async def remove_members(
         self, group: str, members: Iterable[str] = (), *, instances: Iterable[str] = (), timeout: float | None = None
@@ -237,13 +239,13 @@ class Groups:
         consumer protocol (KIP-848) brokers remove only static members: another member fails in the same way.
         """
         group_id = _group(group)
-        wanted = {name: LeaveGroupRequestMember(member_id=name) for name in arguments.names(members, "member")} | {
+        leaving = {name: LeaveGroupRequestMember(member_id=name) for name in arguments.names(members, "member")} | {
             name: LeaveGroupRequestMember(group_instance_id=name) for name in arguments.names(instances, "instance")
         }
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
             peer.require(LeaveGroupRequest.MANY_MEMBERS, "removing members of groups")
-            answer = await peer.send(LeaveGroupRequest(group_id=group_id, members=[wanted[item] for item in items]))
+            answer = await peer.send(LeaveGroupRequest(group_id=group_id, members=[leaving[item] for item in items]))
             what = f"removing members of group {group_id!r}"
             if answer.error_code:
                 raise error_for(answer.error_code, what)
@@ -252,7 +254,7 @@ class Groups:
 
         deadline = self._calls.deadline(timeout)
         gone = {ErrorCode.UNKNOWN_MEMBER_ID: lambda _: None}
-        return await self._calls.of_group("removing members", group_id, wanted, ask, deadline, already=gone)
+        return await self._calls.of_group("removing members", group_id, leaving, ask, deadline, already=gone)
 
     async def reset_offsets(
         self,
@@ -280,14 +282,14 @@ class Groups:
         committed = (await self._committed([group_id], deadline))[group_id]
         if names is not None and chosen is not None:
             chosen += await partitions_of(self._calls, names, deadline)
-        wanted = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
-        before = {item: each.offset for item, each in committed.items()}
-        planned = await plan_reset(self._offsets, to, wanted, before, deadline)
+        targets = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
+        before = {item: offset.offset for item, offset in committed.items()}
+        planned = await plan_reset(self._offsets, to, targets, before, deadline)
         if dry_run or not planned.done:
             return planned
         moves = {item: OffsetAndMetadata(move.after) for item, move in planned.done.items()}
-        made = await self._commit(group_id, moves, deadline)
-        return Results({item: planned.done[item] for item in made.done}, {**planned.failed, **made.failed})
+        commits = await self._commit(group_id, moves, deadline)
+        return Results({item: planned.done[item] for item in commits.done}, {**planned.failed, **commits.failed})
 
     async def _require_empty(self, group_id: str, deadline: Deadline) -> None:
         described = await self._describe([group_id], deadline)
@@ -319,9 +321,9 @@ class Groups:
         offset: the first record of the oldest open transaction.
         """
         isolation = isolation_of(isolation_level)
-        wanted = arguments.names(groups, "group")
+        names = arguments.names(groups, "group")
         deadline = self._calls.deadline(timeout)
-        described = await self._describe(wanted, deadline.first_part())
+        described = await self._describe(names, deadline.first_part())
         committed = await self._committed(described.done, deadline.first_part())
         failed = {**described.failed, **committed.failed}
         owners = {group_id: _owners(described[group_id], committed[group_id]) for group_id in committed.done}
@@ -342,21 +344,21 @@ class Groups:
             )
             for group_id, offsets in committed.done.items()
         }
-        return Results({name: done[name] for name in wanted if name in done}, failed)
+        return Results({name: done[name] for name in names if name in done}, failed)
 
 
-def _group(given: object) -> str:
-    return arguments.text("group", given)
+def _group(group: object) -> str:
+    return arguments.text("group", group)
 
 
-def _offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    if isinstance(given, OffsetAndMetadata):
-        arguments.offset(given.offset)
-        arguments.text("metadata", given.metadata)
-        if given.leader_epoch is not None:
-            arguments.whole("leader_epoch", given.leader_epoch)
-        return given
-    return OffsetAndMetadata(arguments.offset(given))
+def _offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    if isinstance(offset, OffsetAndMetadata):
+        arguments.offset(offset.offset)
+        arguments.text("metadata", offset.metadata)
+        if offset.leader_epoch is not None:
+            arguments.whole("leader_epoch", offset.leader_epoch)
+        return offset
+    return OffsetAndMetadata(arguments.offset(offset))
 
 
 def _committed(code: ErrorCode, what: str) -> KafkaError | None:
@@ -379,12 +381,12 @@ def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPar
 async def _fetch_offsets(
     peer: Peer, items: list[str], *, topics: Mapping[str, list[int]] | None, require_stable: bool
 ) -> dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError]:
-    """Committed offsets: one request for all groups since Kafka 3.0, one request for each group before."""
+    """Fetch committed offsets: in one request since Kafka 3.0, in one request for each group before."""
     of_one: list[OffsetFetchRequestTopic] | None = None
     of_many: list[OffsetFetchRequestTopics] | None = None
     if topics is not None:
-        of_one = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()]
-        of_many = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()]
+        of_one = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+        of_many = [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
     answers: dict[str, Mapping[TopicPartition, OffsetAndMetadata] | KafkaError] = {}
     many = peer.speaks(OffsetFetchRequest.MANY_GROUPS)
     stable = require_stable and peer.speaks(OffsetFetchRequest.REQUIRE_STABLE)
@@ -398,7 +400,7 @@ async def _fetch_offsets(
         for item in share:
             answer = read_fetch(item, None, response, {})
             code = answer.whole or next(iter(answer.errors.values()), ErrorCode.NONE)
-            offsets = {each: found for each, found in sorted(answer.found.items()) if found is not None}
+            offsets = {partition: offset for partition, offset in sorted(answer.found.items()) if offset is not None}
             missing = code is ErrorCode.GROUP_ID_NOT_FOUND
             answers[item] = answer_of(0 if missing else code, f"committed offsets of group {item!r}", offsets)
     return answers
@@ -440,7 +442,7 @@ def _lag(
     offset = None if committed is None else committed.offset
     if item in ends.failed:
         return PartitionLag(item, offset, None, None, member, ends.failed[item])
-    found = ends[item]
-    end = None if found is None else found.offset
+    log_end = ends[item]
+    end = None if log_end is None else log_end.offset
     lag = None if offset is None or end is None else max(0, end - offset)
     return PartitionLag(item, offset, end, lag, member)

@@ -75,9 +75,9 @@ class Leaders:
             return _elected(await peer.send(request))
 
         if partitions is not None:
-            wanted = arguments.partitions(partitions)
+            listed = arguments.partitions(partitions)
             return await self._calls.settle(
-                "electing leaders", wanted, self._calls.controller, ask, deadline, grace=0.0, final=_FINAL
+                "electing leaders", listed, self._calls.controller, ask, deadline, grace=0.0, final=_FINAL
             )
 
         async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:
@@ -94,12 +94,12 @@ def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaE
         raise error_for(answer.error_code, "electing leaders")
     results: dict[TopicPartition, bool | KafkaError] = {}
     for topic in answer.replica_election_results:
-        for each in topic.partition_result:
-            item = TopicPartition(topic.topic, each.partition_id)
-            if each.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+        for result in topic.partition_result:
+            item = TopicPartition(topic.topic, result.partition_id)
+            if result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                 results[item] = False
             else:
-                results[item] = answer_of(each.error_code, f"electing a leader of {item}", True, each.error_message)
+                results[item] = answer_of(result.error_code, f"electing a leader of {item}", True, result.error_message)
     return results
 
 
@@ -129,9 +129,9 @@ class Reassignments:
 
         Returns when the moves have begun. ``allow_replication_factor_change=False`` requires Kafka 4.1.
         """
-        wanted = {
-            each: None if brokers is None else arguments.broker_ids(brokers)
-            for each, brokers in arguments.by_partition("replicas", replicas, "broker ids").items()
+        new_replicas = {
+            partition: None if brokers is None else arguments.broker_ids(brokers)
+            for partition, brokers in arguments.by_partition("replicas", replicas, "broker ids").items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
@@ -147,7 +147,9 @@ class Reassignments:
                     ReassignableTopic(
                         name=name,
                         partitions=[
-                            ReassignablePartition(partition_index=number, replicas=wanted[TopicPartition(name, number)])
+                            ReassignablePartition(
+                                partition_index=number, replicas=new_replicas[TopicPartition(name, number)]
+                            )
                             for number in numbers
                         ],
                     )
@@ -167,7 +169,9 @@ class Reassignments:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("moving replicas", wanted, self._calls.controller, ask, deadline, grace=0.0)
+        return await self._calls.settle(
+            "moving replicas", new_replicas, self._calls.controller, ask, deadline, grace=0.0
+        )
 
     async def list(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None

@@ -79,7 +79,7 @@ class LogDirs:
 
         Before Kafka 3.2 a client without the permission gets no directories instead of an error.
         """
-        wanted = None if brokers is None else arguments.broker_ids(brokers)
+        broker_ids = None if brokers is None else arguments.broker_ids(brokers)
         topics = None
         if partitions is not None:
             topics = [
@@ -95,7 +95,7 @@ class LogDirs:
             return {peer.node_id: tuple(_log_dir(result) for result in answer.results)}
 
         deadline = self._calls.deadline(timeout)
-        nodes = await self._calls.all_brokers(deadline) if wanted is None else wanted
+        nodes = await self._calls.all_brokers(deadline) if broker_ids is None else broker_ids
         return await self._calls.settle("describing log directories", nodes, self._calls.brokers, ask, deadline)
 
     async def alter(
@@ -108,21 +108,21 @@ class LogDirs:
         BrokerError (REPLICA_NOT_AVAILABLE).
         """
         arguments.mapping("directories", directories, "Replica to path")
-        for each, path in directories.items():
-            if not isinstance(each, Replica):
-                raise TypeError(arguments.must_be("replica", "a Replica(partition, broker)", each))
-            arguments.partitions([each.partition])
-            arguments.whole("broker id", each.broker)
+        for replica, path in directories.items():
+            if not isinstance(replica, Replica):
+                raise TypeError(arguments.must_be("replica", "a Replica(partition, broker)", replica))
+            arguments.partitions([replica.partition])
+            arguments.whole("broker id", replica.broker)
             arguments.text("directory", path)
 
         async def find(items: list[Replica], deadline: Deadline) -> Targets:
-            found = await self._calls.brokers(list({item.broker for item in items}), deadline)
+            by_broker = await self._calls.brokers(list({item.broker for item in items}), deadline)
             targets = Targets()
             for item in items:
-                if item.broker in found.by_node:
+                if item.broker in by_broker.by_node:
                     targets.put(item.broker, item)
                 else:
-                    targets.errors[item] = found.errors[item.broker]
+                    targets.errors[item] = by_broker.errors[item.broker]
             return targets
 
         async def ask(peer: Peer, items: list[Replica]) -> Mapping[Replica, KafkaError | None]:
@@ -144,9 +144,9 @@ class LogDirs:
             answers: dict[Replica, KafkaError | None] = {}
             for topic in (await peer.send(request)).results:
                 for result in topic.partitions:
-                    each = Replica(TopicPartition(topic.topic_name, result.partition_index), peer.node_id)
-                    answers[each] = answer_of(
-                        result.error_code, f"moving {each.partition} on broker {each.broker}", None
+                    replica = Replica(TopicPartition(topic.topic_name, result.partition_index), peer.node_id)
+                    answers[replica] = answer_of(
+                        result.error_code, f"moving {replica.partition} on broker {replica.broker}", None
                     )
             return answers
 
@@ -161,10 +161,10 @@ class LogDirs:
         )
 
 
-def _log_dir(given: DescribeLogDirsResult) -> LogDir:
+def _log_dir(result: DescribeLogDirsResult) -> LogDir:
     return LogDir(
-        path=given.log_dir,
-        error=None if given.error_code == ErrorCode.NONE else error_for(given.error_code, given.log_dir),
+        path=result.log_dir,
+        error=None if result.error_code == ErrorCode.NONE else error_for(result.error_code, result.log_dir),
         replicas=tuple(
             ReplicaOnDisk(
                 TopicPartition(topic.name, partition.partition_index),
@@ -172,10 +172,10 @@ def _log_dir(given: DescribeLogDirsResult) -> LogDir:
                 partition.offset_lag,
                 partition.is_future_key,
             )
-            for topic in given.topics
+            for topic in result.topics
             for partition in topic.partitions
         ),
-        total_bytes=given.total_bytes if given.total_bytes >= 0 else None,
-        usable_bytes=given.usable_bytes if given.usable_bytes >= 0 else None,
-        is_cordoned=given.is_cordoned,
+        total_bytes=result.total_bytes if result.total_bytes >= 0 else None,
+        usable_bytes=result.usable_bytes if result.usable_bytes >= 0 else None,
+        is_cordoned=result.is_cordoned,
     )

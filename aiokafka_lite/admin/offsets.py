@@ -81,7 +81,7 @@ class OffsetsOfPartitions:
 
     async def list(
         self,
-        wanted: Mapping[TopicPartition, OffsetSpec | int],
+        specs: Mapping[TopicPartition, OffsetSpec | int],
         *,
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
@@ -92,36 +92,36 @@ class OffsetsOfPartitions:
         older, or tiered storage is empty.
         """
         what = "offset or time, an OffsetSpec such as OffsetSpec.LATEST or milliseconds,"
-        asked = {
-            each: arguments.whole(what, spec, -6, arguments.INT64_MAX)
-            for each, spec in arguments.by_partition("wanted", wanted, "OffsetSpec or milliseconds").items()
+        timestamps = {
+            partition: arguments.whole(what, spec, -6, arguments.INT64_MAX)
+            for partition, spec in arguments.by_partition("specs", specs, "OffsetSpec or milliseconds").items()
         }
-        return await self.look_up(asked, isolation_of(isolation_level), self._calls.deadline(timeout))
+        return await self.look_up(timestamps, isolation_of(isolation_level), self._calls.deadline(timeout))
 
     async def look_up(
-        self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
+        self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
     ) -> Results[TopicPartition, FoundOffset | None]:
         """Do the same as ``list`` for another call, which has checked the arguments and passes its deadline."""
 
         async def ask(
             peer: Peer, items: list[TopicPartition]
         ) -> Mapping[TopicPartition, FoundOffset | KafkaError | None]:
-            return await self._ask(peer, {item: asked[item] for item in items}, isolation)
+            return await self._ask(peer, {item: timestamps[item] for item in items}, isolation)
 
-        return await self._calls.settle("listing offsets", asked, self._calls.leaders, ask, deadline)
+        return await self._calls.settle("listing offsets", timestamps, self._calls.leaders, ask, deadline)
 
     async def _ask(
-        self, peer: Peer, asked: Mapping[TopicPartition, int], isolation: IsolationLevel
+        self, peer: Peer, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
     ) -> dict[TopicPartition, FoundOffset | KafkaError | None]:
         answers: dict[TopicPartition, FoundOffset | KafkaError | None] = {}
-        for item, timestamp in asked.items():
+        for item, timestamp in timestamps.items():
             feature = _SINCE.get(OffsetSpec(timestamp)) if timestamp < 0 else None
             try:
                 if feature is not None:
                     peer.require(feature, f"looking up the {_name(timestamp)} offset")
             except UnsupportedVersion as error:
                 answers[item] = error
-        sendable = {item: timestamp for item, timestamp in asked.items() if item not in answers}
+        sendable = {item: timestamp for item, timestamp in timestamps.items() if item not in answers}
         if sendable:
             request = ListOffsetsRequest(
                 replica_id=CONSUMER_REPLICA_ID,
@@ -135,10 +135,10 @@ class OffsetsOfPartitions:
     async def ends_of_epochs(
         self, epochs: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, EpochEnd | None]:
-        """The ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
-        asked = {
-            each: arguments.whole("leader epoch", epoch)
-            for each, epoch in arguments.by_partition("epochs", epochs, "leader epochs").items()
+        """Return the ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
+        epoch_of = {
+            partition: arguments.whole("leader epoch", epoch)
+            for partition, epoch in arguments.by_partition("epochs", epochs, "leader epochs").items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, EpochEnd | KafkaError | None]:
@@ -150,7 +150,7 @@ class OffsetsOfPartitions:
                         topic=name,
                         partitions=[
                             OffsetForLeaderEpochRequestPartition(
-                                partition=number, leader_epoch=asked[TopicPartition(name, number)]
+                                partition=number, leader_epoch=epoch_of[TopicPartition(name, number)]
                             )
                             for number in numbers
                         ],
@@ -167,30 +167,30 @@ class OffsetsOfPartitions:
                             partition.error_code, f"asking for the end of a leader epoch of {item}"
                         )
                     else:
-                        known = partition.end_offset >= 0
-                        answers[item] = EpochEnd(partition.leader_epoch, partition.end_offset) if known else None
+                        has_end = partition.end_offset >= 0
+                        answers[item] = EpochEnd(partition.leader_epoch, partition.end_offset) if has_end else None
             return answers
 
         deadline = self._calls.deadline(timeout)
         final = (ErrorCode.UNKNOWN_LEADER_EPOCH,)
         return await self._calls.settle(
-            "asking for the ends of leader epochs", asked, self._calls.leaders, ask, deadline, final=final
+            "asking for the ends of leader epochs", epoch_of, self._calls.leaders, ask, deadline, final=final
         )
 
 
-def _request_topics(asked: Mapping[TopicPartition, int], view: ClusterView) -> list[ListOffsetsRequestTopic]:
+def _request_topics(timestamps: Mapping[TopicPartition, int], view: ClusterView) -> list[ListOffsetsRequestTopic]:
     def wanted(item: TopicPartition) -> ListOffsetsRequestPartition:
-        known = view.partition(item)
-        epoch = None if known is None else known.leader_epoch
+        partition = view.partition(item)
+        epoch = None if partition is None else partition.leader_epoch
         return ListOffsetsRequestPartition(
             partition_index=item.partition,
             current_leader_epoch=-1 if epoch is None else epoch,
-            timestamp=asked[item],
+            timestamp=timestamps[item],
         )
 
     return [
         ListOffsetsRequestTopic(name=name, partitions=[wanted(TopicPartition(name, number)) for number in numbers])
-        for name, numbers in arguments.by_topic(asked).items()
+        for name, numbers in arguments.by_topic(timestamps).items()
     ]
 
 
@@ -216,12 +216,12 @@ def _name(timestamp: int) -> str:
     return OffsetSpec(timestamp).name.lower().replace("_", " ")
 
 
-def isolation_of(given: str | IsolationLevel) -> IsolationLevel:
+def isolation_of(level: str | IsolationLevel) -> IsolationLevel:
     """Return the isolation level, given as ``IsolationLevel`` or by name. Raises ConfigurationError for any other
     value.
     """
     try:
-        return IsolationLevel[given.upper()] if isinstance(given, str) else IsolationLevel(given)
+        return IsolationLevel[level.upper()] if isinstance(level, str) else IsolationLevel(level)
     except (KeyError, ValueError):
         what = '"read_committed" or "read_uncommitted"'
-        raise ConfigurationError(arguments.must_be("isolation_level", what, given)) from None
+        raise ConfigurationError(arguments.must_be("isolation_level", what, level)) from None

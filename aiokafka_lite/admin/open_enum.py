@@ -21,23 +21,25 @@ class OpenEnum(Enum):
         if not isinstance(value, str):
             return None
         lower = value.lower()
-        found = next((each for each in cls if str(each.value).lower() == lower or each.name.lower() == lower), None)
-        return found or cls.__members__["UNKNOWN"]
+        match = next(
+            (member for member in cls if str(member.value).lower() == lower or member.name.lower() == lower), None
+        )
+        return match or cls.__members__["UNKNOWN"]
 
 
 N = TypeVar("N", bound=OpenEnum)
 
 
-def members_of(kind: type[N], given: Iterable[N | str]) -> set[N]:
+def members_of(kind: type[N], values: Iterable[N | str]) -> set[N]:
     """Return the members of an enumeration, given as members or by name. Raises TypeError and ValueError."""
     name = kind.__name__
-    listed = [given] if isinstance(given, str) else arguments.several(given, name)
-    for each in listed:
-        if not isinstance(each, kind | str):
-            raise TypeError(arguments.must_be(name, f"a {name} or its name", each))
-    found = {each if isinstance(each, kind) else kind(each) for each in listed}
-    if any(each.name == "UNKNOWN" for each in found):
-        known = ", ".join(str(each.value) for each in kind if each.name != "UNKNOWN")
+    listed = [values] if isinstance(values, str) else arguments.several(values, name)
+    for value in listed:
+        if not isinstance(value, kind | str):
+            raise TypeError(arguments.must_be(name, f"a {name} or its name", value))
+    members = {value if isinstance(value, kind) else kind(value) for value in listed}
+    if any(member.name == "UNKNOWN" for member in members):
+        names = ", ".join(str(member.value) for member in kind if member.name != "UNKNOWN")
         argument = re.findall("[A-Z][a-z]*", name)[-1].lower()  # "state" for a GroupState
-        raise ValueError(arguments.must_be(argument, f"one of {known}", listed))
-    return found
+        raise ValueError(arguments.must_be(argument, f"one of {names}", listed))
+    return members

@@ -27,9 +27,9 @@ class Records:
 
         The result is the new first offset of the partition. A compacted topic refuses with POLICY_VIOLATION.
         """
-        asked = {
-            each: HIGH_WATERMARK if offset is None else arguments.offset(offset)
-            for each, offset in arguments.by_partition("before", before).items()
+        offsets = {
+            partition: HIGH_WATERMARK if offset is None else arguments.offset(offset)
+            for partition, offset in arguments.by_partition("before", before).items()
         }
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
@@ -38,7 +38,7 @@ class Records:
                     DeleteRecordsTopic(
                         name=name,
                         partitions=[
-                            DeleteRecordsPartition(partition_index=number, offset=asked[TopicPartition(name, number)])
+                            DeleteRecordsPartition(partition_index=number, offset=offsets[TopicPartition(name, number)])
                             for number in numbers
                         ],
                     )
@@ -56,4 +56,4 @@ class Records:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("deleting records", asked, self._calls.leaders, ask, deadline)
+        return await self._calls.settle("deleting records", offsets, self._calls.leaders, ask, deadline)

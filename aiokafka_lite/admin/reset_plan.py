@@ -26,20 +26,20 @@ async def partitions_of(calls: Calls, topics: Sequence[str], deadline: Deadline)
 async def plan_reset(
     offsets: OffsetsOfPartitions,
     to: Reset,
-    wanted: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     before: Mapping[TopicPartition, int],
     deadline: Deadline,
 ) -> Results[TopicPartition, ResetOffset]:
     """Return the new offsets of partitions, within their range. ``before`` has the present offsets."""
     isolation = IsolationLevel.READ_UNCOMMITTED
-    items = list(wanted)
+    items = list(partitions)
     part = deadline.first_part
     starts = await offsets.look_up(dict.fromkeys(items, OffsetSpec.EARLIEST), isolation, part())
     ends = await offsets.look_up(dict.fromkeys(starts.done, OffsetSpec.LATEST), isolation, part())
     time = needs_lookup(to)
-    found = None
+    at_time = None
     if time is not None:
-        found = await offsets.look_up(dict.fromkeys(ends.done, time), isolation, part())
+        at_time = await offsets.look_up(dict.fromkeys(ends.done, time), isolation, part())
     done: dict[TopicPartition, ResetOffset] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     for item in items:
@@ -47,7 +47,7 @@ async def plan_reset(
             start, end = starts[item], ends[item]
             first = 0 if start is None else start.offset
             last = first if end is None else end.offset
-            by_time = None if found is None else found[item]
+            by_time = None if at_time is None else at_time[item]
             old = before.get(item)
             after = to.target(item, old, first, last, None if by_time is None else by_time.offset)
             done[item] = ResetOffset(old, bounded(after, first, last))

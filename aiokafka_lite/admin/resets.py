@@ -88,8 +88,8 @@ class Reset:
     def to_offsets(cls, offsets: Mapping[TopicPartition, int]) -> Reset:
         """Move each of these partitions to its offset, and no other partition."""
         checked = {
-            each: arguments.offset(offset, f"offset of {each}")
-            for each, offset in arguments.by_partition("offsets", offsets).items()
+            partition: arguments.offset(offset, f"offset of {partition}")
+            for partition, offset in arguments.by_partition("offsets", offsets).items()
         }
         return cls(_Kind.OFFSETS, 0, checked)
 
@@ -131,11 +131,11 @@ class Reset:
                     raise OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, text)
                 return before + self.number
             case _Kind.OFFSETS:
-                found = (self.offsets or {}).get(partition)
-                if found is None:
+                offset = (self.offsets or {}).get(partition)
+                if offset is None:
                     text = f"no offset is given for {partition}"
                     raise OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-                return found
+                return offset
 
 
 def needs_lookup(reset: Reset) -> int | None:
@@ -174,7 +174,9 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 def write_offsets(offsets: Mapping[TopicPartition, int | ResetOffset | OffsetAndMetadata]) -> str:
     """Return the text of a file for ``Reset.from_file`` and for Kafka's tool."""
-    return "".join(f"{each.topic},{each.partition},{_number(offset)}\n" for each, offset in sorted(offsets.items()))
+    return "".join(
+        f"{partition.topic},{partition.partition},{_number(offset)}\n" for partition, offset in sorted(offsets.items())
+    )
 
 
 def _number(offset: int | ResetOffset | OffsetAndMetadata) -> int:

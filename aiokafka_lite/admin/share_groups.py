@@ -91,16 +91,16 @@ class ShareGroups:
     async def describe(
         self, groups: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ShareGroupDescription]:
-        """Share groups with their members and assignments."""
+        """Describe share groups, with their members and assignments."""
         return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
-    async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, ShareGroupDescription]:
+    async def _describe(self, groups: Iterable[str], deadline: Deadline) -> Results[str, ShareGroupDescription]:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, ShareGroupDescription | KafkaError]:
             peer.require(ShareGroupDescribeRequest.INTRODUCED, "describing share groups")
             answer = await peer.send(ShareGroupDescribeRequest(group_ids=items, include_authorized_operations=False))
             return {group.group_id: _described(group, peer.node) for group in answer.groups}
 
-        return await self._calls.of_groups("describing share groups", wanted, ask, deadline)
+        return await self._calls.of_groups("describing share groups", groups, ask, deadline)
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete share groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
@@ -115,7 +115,7 @@ class ShareGroups:
         return await self._read_offsets(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _read_offsets(
-        self, wanted: Iterable[str], deadline: Deadline
+        self, names: Iterable[str], deadline: Deadline
     ) -> Results[str, Mapping[TopicPartition, ShareOffset]]:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, Mapping[TopicPartition, ShareOffset] | KafkaError]:
             peer.require(DescribeShareGroupOffsetsRequest.INTRODUCED, "offsets of share groups")
@@ -123,17 +123,20 @@ class ShareGroups:
             answer = await peer.send(DescribeShareGroupOffsetsRequest(groups=groups))
             return {group.group_id: _offsets_of(group) for group in answer.groups}
 
-        return await self._calls.of_groups("asking for offsets of share groups", wanted, ask, deadline)
+        return await self._calls.of_groups("asking for offsets of share groups", names, ask, deadline)
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
         """Set the start offsets of a share group without members. A group with members fails with NON_EMPTY_GROUP."""
-        wanted = {each: arguments.offset(given) for each, given in arguments.by_partition("offsets", offsets).items()}
-        return await self._alter(arguments.text("group", group), wanted, self._calls.deadline(timeout))
+        checked = {
+            partition: arguments.offset(offset)
+            for partition, offset in arguments.by_partition("offsets", offsets).items()
+        }
+        return await self._alter(arguments.text("group", group), checked, self._calls.deadline(timeout))
 
     async def _alter(
-        self, group_id: str, wanted: Mapping[TopicPartition, int], deadline: Deadline
+        self, group_id: str, offsets: Mapping[TopicPartition, int], deadline: Deadline
     ) -> Results[TopicPartition, None]:
         what = f"setting offsets of share group {group_id!r}"
 
@@ -144,7 +147,7 @@ class ShareGroups:
                     topic_name=name,
                     partitions=[
                         AlterShareGroupOffsetsRequestPartition(
-                            partition_index=number, start_offset=wanted[TopicPartition(name, number)]
+                            partition_index=number, start_offset=offsets[TopicPartition(name, number)]
                         )
                         for number in numbers
                     ],
@@ -165,7 +168,7 @@ class ShareGroups:
                 for partition in topic.partitions
             }
 
-        return await self._calls.of_group(what, group_id, wanted, ask, deadline)
+        return await self._calls.of_group(what, group_id, offsets, ask, deadline)
 
     async def delete_offsets(
         self, group: str, topics: str | Iterable[str], *, timeout: float | None = None
@@ -179,8 +182,8 @@ class ShareGroups:
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
             peer.require(DeleteShareGroupOffsetsRequest.INTRODUCED, "deleting offsets of share groups")
-            wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=item) for item in items]
-            answer = await peer.send(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=wanted))
+            request_topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=item) for item in items]
+            answer = await peer.send(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=request_topics))
             if answer.error_code:
                 return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
             return {
@@ -218,18 +221,18 @@ class ShareGroups:
             text = f"share group {group_id!r} has {members}; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
         present = (await self._read_offsets([group_id], deadline))[group_id]
-        wanted = list(present) if names is None else await partitions_of(self._calls, names, deadline)
-        before = {item: each.offset for item, each in present.items() if each.offset is not None}
-        planned = await plan_reset(self._offsets, to, wanted, before, deadline)
+        partitions = list(present) if names is None else await partitions_of(self._calls, names, deadline)
+        before = {item: offset.offset for item, offset in present.items() if offset.offset is not None}
+        planned = await plan_reset(self._offsets, to, partitions, before, deadline)
         if dry_run or not planned.done:
             return planned
-        made = await self._alter(group_id, {item: move.after for item, move in planned.done.items()}, deadline)
-        return Results({item: planned.done[item] for item in made.done}, {**planned.failed, **made.failed})
+        altered = await self._alter(group_id, {item: move.after for item, move in planned.done.items()}, deadline)
+        return Results({item: planned.done[item] for item in altered.done}, {**planned.failed, **altered.failed})
 
 
-def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupDescription | KafkaError:
-    if given.error_code:
-        return refusal(given.error_code, f"describing share group {given.group_id!r}", given.error_message)
+def _described(group: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupDescription | KafkaError:
+    if group.error_code:
+        return refusal(group.error_code, f"describing share group {group.group_id!r}", group.error_message)
     members = tuple(
         ShareMemberDescription(
             member.member_id,
@@ -246,25 +249,25 @@ def _described(given: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupD
                 )
             ),
         )
-        for member in given.members
+        for member in group.members
     )
     return ShareGroupDescription(
-        given.group_id,
-        GroupState(given.group_state),
-        given.group_epoch,
-        given.assignment_epoch,
-        given.assignor_name,
+        group.group_id,
+        GroupState(group.group_state),
+        group.group_epoch,
+        group.assignment_epoch,
+        group.assignor_name,
         coordinator,
         members,
     )
 
 
-def _offsets_of(given: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicPartition, ShareOffset] | KafkaError:
-    what = f"offsets of share group {given.group_id!r}"
-    if given.error_code:
-        return refusal(given.error_code, what, given.error_message)
-    found: dict[TopicPartition, ShareOffset] = {}
-    for topic in given.topics:
+def _offsets_of(group: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicPartition, ShareOffset] | KafkaError:
+    what = f"offsets of share group {group.group_id!r}"
+    if group.error_code:
+        return refusal(group.error_code, what, group.error_message)
+    offsets: dict[TopicPartition, ShareOffset] = {}
+    for topic in group.topics:
         for partition in topic.partitions:
             if partition.error_code:
                 return refusal(
@@ -272,9 +275,9 @@ def _offsets_of(given: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicP
                     f"{what}, {topic.topic_name}-{partition.partition_index}",
                     partition.error_message,
                 )
-            found[TopicPartition(topic.topic_name, partition.partition_index)] = ShareOffset(
+            offsets[TopicPartition(topic.topic_name, partition.partition_index)] = ShareOffset(
                 partition.start_offset if partition.start_offset >= 0 else None,
                 partition.leader_epoch if partition.leader_epoch >= 0 else None,
                 partition.lag if partition.lag >= 0 else None,
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(offsets.items()))

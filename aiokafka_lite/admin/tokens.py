@@ -79,7 +79,7 @@ class Tokens:
             owner_principal_name=name,
             renewers=[
                 CreatableRenewers(principal_type=kind, principal_name=name)
-                for kind, name in (_parts("renewer", each) for each in allowed)
+                for kind, name in (_parts("renewer", renewer) for renewer in allowed)
             ],
             max_lifetime_ms=_milliseconds("lifetime", lifetime),
         )
@@ -126,16 +126,16 @@ class Tokens:
         self, owners: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
         """Return the tokens of these owners (all by default) that the client may see."""
-        wanted = None
+        request_owners = None
         if owners is not None:
-            wanted = [
+            request_owners = [
                 DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
                 for kind, name in (_parts("owner", name) for name in arguments.names(owners, "owner"))
             ]
 
         async def ask(peer: Peer) -> tuple[DelegationToken, ...]:
             peer.require(DescribeDelegationTokenRequest.INTRODUCED, "describing delegation tokens")
-            answer = await peer.send(DescribeDelegationTokenRequest(owners=wanted))
+            answer = await peer.send(DescribeDelegationTokenRequest(owners=request_owners))
             _check(answer.error_code, "describing delegation tokens")
             return tuple(map(_described, answer.tokens))
 

@@ -158,7 +158,7 @@ class Topics:
         timeout: float | None = None,
     ) -> Results[str, CreatedTopic]:
         """Create topics. A plain name uses the broker's defaults. ``validate_only`` creates nothing."""
-        wanted = _new_topics(topics)
+        new_topics = _new_topics(topics)
 
         async def ask(peer: Peer, names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
             has_defaults = peer.speaks(CreateTopicsRequest.BROKER_DEFAULTS)
@@ -166,7 +166,7 @@ class Topics:
             sendable = []
             for name in names:
                 try:
-                    sendable.append(_creatable(wanted[name], has_defaults))
+                    sendable.append(_creatable(new_topics[name], has_defaults))
                 except UnsupportedVersion as error:
                     answers[name] = error
             request = CreateTopicsRequest(topics=sendable, timeout_ms=peer.timeout_ms, validate_only=validate_only)
@@ -176,13 +176,13 @@ class Topics:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("creating topics", wanted, self._calls.controller, ask, deadline, grace=0.0)
+        return await self._calls.settle("creating topics", new_topics, self._calls.controller, ask, deadline, grace=0.0)
 
     async def delete(
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, None]:
         """Delete topics by name or id. An id requires Kafka 2.8."""
-        wanted = _names_or_ids(topics)
+        listed = _names_or_ids(topics)
 
         async def ask(peer: Peer, items: list[str | uuid.UUID]) -> Mapping[str | uuid.UUID, KafkaError | None]:
             answers: dict[str | uuid.UUID, KafkaError | None] = {}
@@ -202,11 +202,11 @@ class Topics:
                     f"deleting topics by id requires Kafka {release} or newer, and the controller is older"
                 )
                 answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
-            asked = set(items)
+            sent_items = set(items)
             for response in (await peer.send(request)).responses:
                 by_id = uuid.UUID(bytes=response.topic_id)
                 # A response has the name and the id of a topic. The caller's key is the value that was sent.
-                item: str | uuid.UUID = by_id if by_id in asked else response.name or ""
+                item: str | uuid.UUID = by_id if by_id in sent_items else response.name or ""
                 answers[item] = answer_of(response.error_code, f"deleting topic {item}", None, response.error_message)
             return answers
 
@@ -214,7 +214,7 @@ class Topics:
         gone = dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), _nothing)
         # No grace: the controller knows all topics (rule 3 of ``calls``).
         return await self._calls.settle(
-            "deleting topics", wanted, self._calls.controller, ask, deadline, grace=0.0, already=gone
+            "deleting topics", listed, self._calls.controller, ask, deadline, grace=0.0, already=gone
         )
 
     async def add_partitions(
@@ -229,12 +229,12 @@ class Topics:
 
         ``assignments`` has the brokers of each new partition by topic.
         """
-        wanted = _partition_totals(totals, assignments or {})
+        checked_totals = _partition_totals(totals, assignments or {})
 
         async def ask(peer: Peer, names: list[str]) -> Mapping[str, KafkaError | None]:
-            asked = set(names)
+            pending = set(names)
             request = CreatePartitionsRequest(
-                topics=[each for each in wanted if each.name in asked],
+                topics=[total for total in checked_totals if total.name in pending],
                 timeout_ms=peer.timeout_ms,
                 validate_only=validate_only,
             )
@@ -257,7 +257,7 @@ class Topics:
             answer = await peer.send(MetadataRequest(topics=None))
             return tuple(
                 TopicListing(topic.name or "", _uuid(topic.topic_id), len(topic.partitions), topic.is_internal)
-                for topic in sorted(answer.topics, key=lambda each: each.name or "")
+                for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
                 if internal or not topic.is_internal
             )
 
@@ -267,7 +267,7 @@ class Topics:
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, TopicDescription]:
         """Describe topics by name or id. An id requires Kafka 3.1."""
-        wanted = _names_or_ids(topics)
+        listed = _names_or_ids(topics)
 
         async def ask(
             peer: Peer, items: list[str | uuid.UUID]
@@ -286,7 +286,7 @@ class Topics:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("describing topics", wanted, self._calls.any_broker, ask, deadline)
+        return await self._calls.settle("describing topics", listed, self._calls.any_broker, ask, deadline)
 
     def pages(
         self, topics: str | Iterable[str] | None = None, *, size: int = 2000, timeout: float | None = None
@@ -363,7 +363,7 @@ class TopicPages:
             elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _DELETED:
                 raise answer
         # During an upgrade a newer broker may have returned the first pages. Leave out the part before its cursor.
-        self._rest = [_from(each, self._cursor) for each in sorted(described, key=lambda each: each.name)]
+        self._rest = [_from(topic, self._cursor) for topic in sorted(described, key=lambda topic: topic.name)]
         return self._cut()
 
     def _cut(self) -> tuple[TopicDescription, ...]:
@@ -376,7 +376,7 @@ class TopicPages:
                 rest.insert(0, _part(first, first.partitions[room:]))
             room -= min(room, len(first.partitions))
         self._over = not rest
-        return tuple(each for each in page if each.partitions)
+        return tuple(topic for topic in page if topic.partitions)
 
 
 _DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -416,16 +416,16 @@ def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> Topic
 # Requests.
 
 
-def _new_topics(given: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
-    if isinstance(given, Mapping):  # the values of a mapping would be ignored
+def _new_topics(new_topics: str | NewTopic | Iterable[str | NewTopic]) -> dict[str, NewTopic]:
+    if isinstance(new_topics, Mapping):  # the values of a mapping would be ignored
         what = "names or NewTopic objects, such as NewTopic('orders', partitions=3)"
-        raise TypeError(arguments.must_be("topics", what, given))
-    listed = [given] if isinstance(given, str | NewTopic) else arguments.several(given, "topics")
+        raise TypeError(arguments.must_be("topics", what, new_topics))
+    listed = [new_topics] if isinstance(new_topics, str | NewTopic) else arguments.several(new_topics, "topics")
     topics: dict[str, NewTopic] = {}
-    for each in listed:
-        topic = NewTopic(each) if isinstance(each, str) else each
+    for item in listed:
+        topic = NewTopic(item) if isinstance(item, str) else item
         if not isinstance(topic, NewTopic):
-            raise TypeError(arguments.must_be("topic", "a name or a NewTopic", each))
+            raise TypeError(arguments.must_be("topic", "a name or a NewTopic", item))
         check_topic_name(topic.name)
         if topic.name in topics:
             raise ValueError(f"topics must have different names, got {topic.name!r} twice")
@@ -455,17 +455,17 @@ def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
     )
 
 
-def _names_or_ids(given: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
-    listed = [given] if isinstance(given, str | uuid.UUID) else arguments.several(given, "topics")
-    for each in listed:
-        if not isinstance(each, uuid.UUID):
-            arguments.text("topic", each)
+def _names_or_ids(topics: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
+    listed = [topics] if isinstance(topics, str | uuid.UUID) else arguments.several(topics, "topics")
+    for topic in listed:
+        if not isinstance(topic, uuid.UUID):
+            arguments.text("topic", topic)
     return list(dict.fromkeys(listed))
 
 
-def _assignments(given: Iterable[Iterable[int]]) -> list[list[int]]:
+def _assignments(assignments: Iterable[Iterable[int]]) -> list[list[int]]:
     """Return the brokers of each partition."""
-    return [arguments.broker_ids(each) for each in arguments.several(given, "assignments")]
+    return [arguments.broker_ids(replicas) for replicas in arguments.several(assignments, "assignments")]
 
 
 def _partition_totals(
@@ -473,14 +473,14 @@ def _partition_totals(
 ) -> list[CreatePartitionsTopic]:
     arguments.mapping("totals", totals, "topics to numbers of partitions")
     arguments.mapping("assignments", assignments, "topics to lists of broker ids")
-    brokers = {name: _assignments(each) for name, each in assignments.items()}
+    brokers = {name: _assignments(assignment) for name, assignment in assignments.items()}
     if unknown := brokers.keys() - totals.keys():
         raise ValueError(f"assignments must be for topics in totals, got {sorted(unknown)}")
     return [
         CreatePartitionsTopic(
             name=arguments.text("topic", name),
             count=arguments.whole(f"partitions of {name!r}", count, 1),
-            assignments=[CreatePartitionsAssignment(broker_ids=each) for each in brokers[name]]
+            assignments=[CreatePartitionsAssignment(broker_ids=replicas) for replicas in brokers[name]]
             if name in brokers
             else None,
         )
@@ -509,71 +509,73 @@ async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, 
         except KafkaError as error:
             answers[name] = error
     for first in range(0, len(sendable), TOPICS_PER_REQUEST):
-        wanted = [MetadataRequestTopic(name=name) for name in sendable[first : first + TOPICS_PER_REQUEST]]
-        answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        topics = [MetadataRequestTopic(name=name) for name in sendable[first : first + TOPICS_PER_REQUEST]]
+        answer = await peer.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
         answers |= {topic.name or "": _described(topic, topic.name) for topic in answer.topics}
     return answers
 
 
 async def _describe_by_id(peer: Peer, ids: Sequence[uuid.UUID]) -> dict[str | uuid.UUID, TopicDescription | KafkaError]:
-    wanted = [MetadataRequestTopic(topic_id=id_.bytes, name=None) for id_ in ids]
-    answer = await peer.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+    topics = [MetadataRequestTopic(topic_id=topic_id.bytes, name=None) for topic_id in ids]
+    answer = await peer.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
     return {
         uuid.UUID(bytes=topic.topic_id): _described(topic, uuid.UUID(bytes=topic.topic_id)) for topic in answer.topics
     }
 
 
-def _described(topic: MetadataResponseTopic, asked: object) -> TopicDescription | KafkaError:
+def _described(topic: MetadataResponseTopic, name_or_id: object) -> TopicDescription | KafkaError:
     if topic.error_code:
-        return error_for(topic.error_code, f"describing topic {asked}")
+        return error_for(topic.error_code, f"describing topic {name_or_id}")
     return _description(topic)
 
 
 def _description(topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic) -> TopicDescription:
-    partitions = sorted((_partition(partition) for partition in topic.partitions), key=lambda each: each.partition)
+    partitions = sorted(
+        (_partition(partition) for partition in topic.partitions), key=lambda partition: partition.partition
+    )
     return TopicDescription(topic.name or "", _uuid(topic.topic_id), topic.is_internal, tuple(partitions))
 
 
-def _partition(given: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
+def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     described = PartitionDescription(
-        partition=given.partition_index,
-        leader=given.leader_id if given.leader_id >= 0 else None,
-        leader_epoch=given.leader_epoch if given.leader_epoch >= 0 else None,
-        replicas=tuple(given.replica_nodes),
-        in_sync=tuple(given.isr_nodes),
-        offline=tuple(given.offline_replicas),
+        partition=partition.partition_index,
+        leader=partition.leader_id if partition.leader_id >= 0 else None,
+        leader_epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        replicas=tuple(partition.replica_nodes),
+        in_sync=tuple(partition.isr_nodes),
+        offline=tuple(partition.offline_replicas),
     )
-    if isinstance(given, MetadataResponsePartition):
+    if isinstance(partition, MetadataResponsePartition):
         return described
     return replace(
         described,
-        eligible_leaders=_tuple(given.eligible_leader_replicas),
-        last_known_eligible=_tuple(given.last_known_elr),
+        eligible_leaders=_tuple(partition.eligible_leader_replicas),
+        last_known_eligible=_tuple(partition.last_known_elr),
     )
 
 
-def _tuple(given: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if given is None else tuple(given)
+def _tuple(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if numbers is None else tuple(numbers)
 
 
-def _uuid(given: bytes) -> uuid.UUID | None:
-    return None if given == ZERO_UUID else uuid.UUID(bytes=bytes(given))
+def _uuid(data: bytes) -> uuid.UUID | None:
+    return None if data == ZERO_UUID else uuid.UUID(bytes=bytes(data))
 
 
-def _created(given: CreatableTopicResult) -> CreatedTopic:
+def _created(result: CreatableTopicResult) -> CreatedTopic:
     configs = None
-    if given.configs is not None and given.num_partitions >= 0:
+    if result.configs is not None and result.num_partitions >= 0:
         configs = {
             config.name: CreatedSetting(
                 config.name, config.value, ConfigSource.of(config.config_source), config.read_only, config.is_sensitive
             )
-            for config in given.configs
+            for config in result.configs
         }
     return CreatedTopic(
-        given.name,
-        _uuid(given.topic_id),
-        given.num_partitions if given.num_partitions >= 0 else None,
-        given.replication_factor if given.replication_factor >= 0 else None,
+        result.name,
+        _uuid(result.topic_id),
+        result.num_partitions if result.num_partitions >= 0 else None,
+        result.replication_factor if result.replication_factor >= 0 else None,
         configs,
     )
 

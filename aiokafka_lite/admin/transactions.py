@@ -147,8 +147,8 @@ class Transactions:
         """
         wanted_states = members_of(TransactionState, states)
         wanted_ids = {
-            arguments.whole("producer id", each, 0, arguments.INT64_MAX)
-            for each in arguments.several(producer_ids, "producer_ids")
+            arguments.whole("producer id", producer_id, 0, arguments.INT64_MAX)
+            for producer_id in arguments.several(producer_ids, "producer_ids")
         }
         request = ListTransactionsRequest(
             state_filters=sorted(wanted_state.value for wanted_state in wanted_states),
@@ -181,7 +181,7 @@ class Transactions:
         deadline = self._calls.deadline(timeout)
         merged: dict[str, TransactionListing] = {}
         for listed in (await self._calls.of_all_brokers("listing transactions", ask, deadline)).values():
-            merged.update((each.transactional_id, each) for each in listed)
+            merged.update((listing.transactional_id, listing) for listing in listed)
         # A broker ignores a state that it does not know.
         return tuple(
             merged[name] for name in sorted(merged) if not wanted_states or merged[name].state in wanted_states
@@ -191,8 +191,8 @@ class Transactions:
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, Node]:
         """Return the broker that coordinates each transactional id, whether the id exists or not."""
-        wanted = arguments.names(transactional_ids, "transactional_id")
-        return await self._calls.coordinators(CoordinatorKind.TRANSACTION, wanted, self._calls.deadline(timeout))
+        names = arguments.names(transactional_ids, "transactional_id")
+        return await self._calls.coordinators(CoordinatorKind.TRANSACTION, names, self._calls.deadline(timeout))
 
     async def describe(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
@@ -201,10 +201,12 @@ class Transactions:
 
         An id that no coordinator has fails with TRANSACTIONAL_ID_NOT_FOUND.
         """
-        wanted = arguments.names(transactional_ids, "transactional_id")
-        return await self._describe(wanted, self._calls.deadline(timeout))
+        names = arguments.names(transactional_ids, "transactional_id")
+        return await self._describe(names, self._calls.deadline(timeout))
 
-    async def _describe(self, wanted: Iterable[str], deadline: Deadline) -> Results[str, TransactionDescription]:
+    async def _describe(
+        self, transactional_ids: Iterable[str], deadline: Deadline
+    ) -> Results[str, TransactionDescription]:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, TransactionDescription | KafkaError]:
             peer.require(DescribeTransactionsRequest.INTRODUCED, "describing transactions")
             answer = await peer.send(DescribeTransactionsRequest(transactional_ids=items))
@@ -217,7 +219,7 @@ class Transactions:
                 for transaction_state in answer.transaction_states
             }
 
-        return await self._calls.of_transactions("describing transactions", wanted, ask, deadline)
+        return await self._calls.of_transactions("describing transactions", transactional_ids, ask, deadline)
 
     async def fence_producers(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
@@ -226,7 +228,7 @@ class Transactions:
 
         Waits until the abort is complete. An id that does not exist yet is created.
         """
-        wanted = arguments.names(transactional_ids, "transactional_id")
+        names = arguments.names(transactional_ids, "transactional_id")
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, FencedProducer | KafkaError]:
             answers: dict[str, FencedProducer | KafkaError] = {}
@@ -246,7 +248,7 @@ class Transactions:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.of_transactions("fencing producers", wanted, ask, deadline)
+        return await self._calls.of_transactions("fencing producers", names, ask, deadline)
 
     # The leaders of partitions.
 
@@ -257,13 +259,13 @@ class Transactions:
 
         The leaders of the partitions answer, or with ``broker`` this broker.
         """
-        wanted = arguments.partitions(partitions)
+        listed = arguments.partitions(partitions)
         if broker is not None:
             arguments.whole("broker", broker)
-        return await self._producers(wanted, broker, self._calls.deadline(timeout))
+        return await self._producers(listed, broker, self._calls.deadline(timeout))
 
     async def _producers(
-        self, wanted: Iterable[TopicPartition], broker: int | None, deadline: Deadline
+        self, partitions: Iterable[TopicPartition], broker: int | None, deadline: Deadline
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
         async def ask(
             peer: Peer, items: list[TopicPartition]
@@ -287,13 +289,13 @@ class Transactions:
 
         async def at_broker(items: list[TopicPartition], deadline: Deadline) -> Targets:
             assert broker is not None
-            found = await self._calls.brokers([broker], deadline)
-            if found.errors:
-                raise found.errors[broker]
+            targets = await self._calls.brokers([broker], deadline)
+            if targets.errors:
+                raise targets.errors[broker]
             return Targets({broker: items})
 
         find = self._calls.leaders if broker is None else at_broker
-        return await self._calls.settle("describing producers", wanted, find, ask, deadline)
+        return await self._calls.settle("describing producers", partitions, find, ask, deadline)
 
     async def abort(
         self,
@@ -320,9 +322,9 @@ class Transactions:
         if start_offset is not None:
             arguments.offset(start_offset, "start_offset")
             producers = (await self._producers([item], None, deadline.first_part()))[item]
-            producer = next((each for each in producers if each.start_offset == start_offset), None)
+            producer = next((state for state in producers if state.start_offset == start_offset), None)
             if producer is None:
-                starts = ", ".join(str(each.start_offset) for each in producers if each.start_offset is not None)
+                starts = ", ".join(str(state.start_offset) for state in producers if state.start_offset is not None)
                 raise ValueError(
                     f"start_offset must be the first offset of an open transaction of {item}, got {start_offset}; "
                     f"open transactions begin at {starts or 'no offset'}"
@@ -373,17 +375,17 @@ class Transactions:
         last record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires
         Kafka 3.0. Raises the error if one partition or broker did not answer.
         """
-        given = None if partitions is None else arguments.partitions(partitions)
+        listed = None if partitions is None else arguments.partitions(partitions)
         if broker is not None:
             arguments.whole("broker", broker)
         longest = _milliseconds("max_transaction_timeout", max_transaction_timeout)
         deadline = self._calls.deadline(timeout)
-        wanted = await self._partitions_led(given, broker, deadline.first_part())
-        found = (await self._producers(wanted, None, deadline.first_part())).raise_for_errors()
+        searched = await self._partitions_led(listed, broker, deadline.first_part())
+        producers_of = (await self._producers(searched, None, deadline.first_part())).raise_for_errors()
         now = self._calls.client.runtime.clock() * 1000
         candidates = [
             HangingTransaction(partition, producer, (now - (producer.last_timestamp or 0)) / 1000)
-            for partition, producers in found.items()
+            for partition, producers in producers_of.items()
             for producer in producers
             if producer.start_offset is not None and now - (producer.last_timestamp or 0) > longest
         ]
@@ -399,20 +401,24 @@ class Transactions:
     ) -> set[tuple[int, TopicPartition]]:
         """Return the producer ids and partitions of the transactions that their coordinators have."""
         listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
-        described = await self._describe([each.transactional_id for each in listed], deadline)
+        described = await self._describe([listing.transactional_id for listing in listed], deadline)
         missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
         Results({}, missing).raise_for_errors()
-        return {(each.producer_id, partition) for each in described.done.values() for partition in each.partitions}
+        return {
+            (transaction.producer_id, partition)
+            for transaction in described.done.values()
+            for partition in transaction.partitions
+        }
 
     async def _partitions_led(
-        self, given: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
+        self, partitions: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
         """Return the given partitions; without them, all partitions of all topics, also of internal ones.
 
         With ``broker``, only the partitions that this broker leads.
         """
-        if given is not None and broker is None:
-            return tuple(given)
+        if partitions is not None and broker is None:
+            return tuple(partitions)
 
         async def ask(peer: Peer) -> dict[TopicPartition, int]:
             answer = await peer.send(MetadataRequest(topics=None))
@@ -426,8 +432,8 @@ class Transactions:
         if broker is not None:
             for error in (await self._calls.brokers([broker], deadline)).errors.values():
                 raise error
-        wanted = leaders if given is None else set(given)
-        return tuple(leader for leader in sorted(leaders) if leader in wanted and broker in (None, leaders[leader]))
+        candidates = leaders if partitions is None else set(partitions)
+        return tuple(leader for leader in sorted(leaders) if leader in candidates and broker in (None, leaders[leader]))
 
 
 def _is_missing(error: KafkaError) -> bool:
@@ -447,28 +453,28 @@ def _known(value: int) -> int | None:
     return value if value >= 0 else None
 
 
-def _description(given: DescribedTransaction, coordinator: Node) -> TransactionDescription:
-    state = TransactionState(given.transaction_state)
+def _description(transaction: DescribedTransaction, coordinator: Node) -> TransactionDescription:
+    state = TransactionState(transaction.transaction_state)
     return TransactionDescription(
-        transactional_id=given.transactional_id,
+        transactional_id=transaction.transactional_id,
         state=state,
-        producer_id=given.producer_id,
-        producer_epoch=given.producer_epoch,
-        timeout=given.transaction_timeout_ms / 1000,
-        started_at=_known(given.transaction_start_time_ms) if state.is_open else None,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        timeout=transaction.transaction_timeout_ms / 1000,
+        started_at=_known(transaction.transaction_start_time_ms) if state.is_open else None,
         partitions=tuple(
-            sorted(TopicPartition(topic.topic, number) for topic in given.topics for number in topic.partitions)
+            sorted(TopicPartition(topic.topic, number) for topic in transaction.topics for number in topic.partitions)
         ),
         coordinator=coordinator,
     )
 
 
-def _producer(given: DescribeProducersState) -> ProducerState:
+def _producer(producer: DescribeProducersState) -> ProducerState:
     return ProducerState(
-        producer_id=given.producer_id,
-        producer_epoch=given.producer_epoch,
-        coordinator_epoch=_known(given.coordinator_epoch),
-        start_offset=_known(given.current_txn_start_offset),
-        last_sequence=_known(given.last_sequence),
-        last_timestamp=_known(given.last_timestamp),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=_known(producer.coordinator_epoch),
+        start_offset=_known(producer.current_txn_start_offset),
+        last_sequence=_known(producer.last_sequence),
+        last_timestamp=_known(producer.last_timestamp),
     )

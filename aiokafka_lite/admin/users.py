@@ -44,19 +44,21 @@ class Users:
 
         A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND.
         """
-        wanted = None if names is None else arguments.names(names, "user")
-        if wanted == []:
+        user_names = None if names is None else arguments.names(names, "user")
+        if user_names == []:
             return Results({}, {})
 
         async def ask(peer: Peer) -> Results[str, Mapping[str, int]]:
             peer.require(DescribeUserScramCredentialsRequest.INTRODUCED, "describing users")
-            users = None if wanted is None else [UserName(name=name) for name in wanted]
+            users = None if user_names is None else [UserName(name=name) for name in user_names]
             answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
             if answer.error_code:
                 raise refusal(answer.error_code, "describing users", answer.error_message)
-            found = {result.user: _described(result) for result in answer.results}
-            failed = {name: each for name, each in found.items() if isinstance(each, KafkaError)}
-            return Results({name: each for name, each in found.items() if not isinstance(each, KafkaError)}, failed)
+            outcomes = {result.user: _described(result) for result in answer.results}
+            failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
+            return Results(
+                {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, KafkaError)}, failed
+            )
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("describing users", self._calls.any_broker, ask, deadline)
@@ -95,14 +97,14 @@ class Users:
     ) -> Results[str, None]:
         """Remove the users' credentials for one mechanism, so that they can no longer log in by it."""
         number = _number(mechanism)
-        wanted = arguments.names(names, "user")
+        users = arguments.names(names, "user")
 
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, KafkaError | None]:
             deletions = [ScramCredentialDeletion(name=item, mechanism=number) for item in items]
             return await _alter(peer, "removing", deletions=deletions)
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("removing users", wanted, self._calls.controller, ask, deadline)
+        return await self._calls.settle("removing users", users, self._calls.controller, ask, deadline)
 
 
 def _number(mechanism: str) -> int:

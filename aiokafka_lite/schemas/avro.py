@@ -128,9 +128,9 @@ def _read_raw_bytes(data: bytes, start: int) -> object:
     return data[start:]
 
 
-def _checked(given: GivenAvro) -> Schema:
+def _checked(argument: GivenAvro) -> Schema:
     """Return the schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
-    schema, parsed = given_schema(given, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
+    schema, parsed = given_schema(argument, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
     if not schema.references:  # a schema with references is resolved when the registry has sent the referenced schemas
         _writer_of(_parse(_resolve(parsed, [])))
     return schema

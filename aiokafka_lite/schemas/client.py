@@ -337,8 +337,10 @@ def _registered(answer: dict[str, Any], schema: Schema | None) -> RegisteredSche
 
 def _schema_of(answer: dict[str, Any]) -> Schema:
     references = tuple(
-        SchemaReference(_field(each, "name", str), _field(each, "subject", str), _field(each, "version", int))
-        for each in _list(answer.get("references") or [], dict)
+        SchemaReference(
+            _field(reference, "name", str), _field(reference, "subject", str), _field(reference, "version", int)
+        )
+        for reference in _list(answer.get("references") or [], dict)
     )
     kind = answer.get("schemaType") or "AVRO"
     if kind not in ("AVRO", "JSON", "PROTOBUF"):
@@ -354,7 +356,7 @@ def _dict(answer: object) -> dict[str, Any]:
 
 
 def _list(answer: object, kind: type[T]) -> list[T]:
-    if not isinstance(answer, list) or not all(isinstance(each, kind) for each in answer):
+    if not isinstance(answer, list) or not all(isinstance(item, kind) for item in answer):
         raise ProtocolError(f"the schema registry must answer with a list of {kind.__name__}")
     return answer
 

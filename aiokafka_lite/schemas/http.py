@@ -211,8 +211,8 @@ class RegistryHttp:
         try:
             async with client.stream(method, url + path, json=body, params=parameters, headers=headers) as answer:
                 self._watch(answer)
-                given = await _content(answer)
-            content = json.loads(given)
+                body_text = await _content(answer)
+            content = json.loads(body_text)
         except self._httpx.RequestError as error:
             raise _lost(url, error) from error
         except _UnusableAnswer as error:
@@ -248,9 +248,9 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
     urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str | Mapping) else [url]
     if not urls:
         raise ConfigurationError("url must be the http:// or https:// address of a schema registry, got none")
-    given = [_parsed(each) for each in urls]
-    userinfo = next((each for _, each in given if each is not None), None)
-    return [address for address, _ in given], userinfo
+    parsed = [_parsed(entry) for entry in urls]
+    userinfo = next((user for _, user in parsed if user is not None), None)
+    return [address for address, _ in parsed], userinfo
 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
@@ -275,24 +275,24 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
     return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), userinfo
 
 
-async def _token_of(given: TokenProvider | Secret) -> Secret:
+async def _token_of(token: TokenProvider | Secret) -> Secret:
     """Return the token for one request. A synchronous function runs in a thread, because it may block."""
-    if isinstance(given, Secret):
-        return given
-    is_async = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__)
+    if isinstance(token, Secret):
+        return token
+    is_async = inspect.iscoroutinefunction(token) or inspect.iscoroutinefunction(type(token).__call__)
     try:
-        made: object = given() if is_async else await asyncio.to_thread(given)
-        if inspect.isawaitable(made):
-            made = await made
+        result: object = token() if is_async else await asyncio.to_thread(token)
+        if inspect.isawaitable(result):
+            result = await result
     except KafkaError:
         raise
     except Exception as error:  # the text of the error may contain the token
         raise ConnectionLost(f"the function token failed: it raised {type(error).__name__}", sent=False) from error
-    if not isinstance(made, str) or not made:
-        raise AuthenticationError(f"the function token must return a string, got {type(made).__name__}")
-    if not _is_token(made):
+    if not isinstance(result, str) or not result:
+        raise AuthenticationError(f"the function token must return a string, got {type(result).__name__}")
+    if not _is_token(result):
         raise AuthenticationError(_WRONG_TOKEN)
-    return Secret(made)
+    return Secret(result)
 
 
 def _check_token(token: object) -> None:
@@ -368,8 +368,8 @@ def _refusal(url: str, what: str, subject: str | None, status: int, content: obj
     code, message = status, ""
     if isinstance(content, dict):
         message = harmless(str(content.get("message", "")), _LONGEST_QUOTE)
-        given = content.get("error_code")
-        code = given if isinstance(given, int) else status
+        error_code = content.get("error_code")
+        code = error_code if isinstance(error_code, int) else status
     if status in _RETRIABLE or status >= 500:
         return ConnectionLost(
             f"{disclosure.url(url)} answered {what} with HTTP status {status}: {message or 'no message'}", sent=True

@@ -140,9 +140,9 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         check = await _check_of(self._registry, schema if self._schema is None else self._schema)
 
         def read(data: bytes, start: int) -> object:
-            made = _read(data, start)
-            check(made)
-            return made
+            value = _read(data, start)
+            check(value)
+            return value
 
         return read
 
@@ -151,9 +151,9 @@ def _read(data: bytes, start: int) -> object:
     return json.loads(data[start:])
 
 
-def _checked(given: GivenJsonSchema) -> Schema:
+def _checked(argument: GivenJsonSchema) -> Schema:
     """Return the schema as a ``Schema``. Raises ConfigurationError if it is not a JSON Schema."""
-    schema, parsed = given_schema(given, "JSON", (Mapping,), "JSON text, a dict or a Schema")
+    schema, parsed = given_schema(argument, "JSON", (Mapping,), "JSON text, a dict or a Schema")
     if not isinstance(parsed, dict):
         raise ConfigurationError(must_be("schema", "a JSON object", parsed))
     try:

@@ -98,20 +98,20 @@ class ProtobufSerializer(SchemaSerializer[M]):
         for used in file.dependencies:
             if used.name not in BUILT_IN:
                 schema = await self._schema_of(used)
-                found = await self.find(used.name, schema)
-                if found.version is None:  # a registry before Confluent Platform 8 answers with the id alone
-                    found = await self._registry.lookup(used.name, schema, normalize=self._normalize)
-                references.append(SchemaReference(used.name, used.name, found.version or 1))
+                registered = await self.find(used.name, schema)
+                if registered.version is None:  # a registry before Confluent Platform 8 answers with the id alone
+                    registered = await self._registry.lookup(used.name, schema, normalize=self._normalize)
+                references.append(SchemaReference(used.name, used.name, registered.version or 1))
         text = base64.standard_b64encode(file.serialized_pb).decode()
         return Schema(text, "PROTOBUF", tuple(references))
 
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "PROTOBUF", "ProtobufSerializer")
-        wanted = self._type
+        message_type = self._type
 
         def write(data: object) -> bytes:
-            if not isinstance(data, wanted):
-                raise TypeError(f"the message must be of type {wanted.__name__}, got {type(data).__name__}")
+            if not isinstance(data, message_type):
+                raise TypeError(f"the message must be of type {message_type.__name__}, got {type(data).__name__}")
             return data.SerializeToString()
 
         return write
@@ -150,9 +150,9 @@ class ProtobufDeserializer(Generic[M]):
 
     def for_part(self, part: Part) -> Self:
         """Return this deserializer for keys or for values. The consumer calls this; by default it is for values."""
-        made = copy.copy(self)
-        made.part = part
-        return made
+        copied = copy.copy(self)
+        copied.part = part
+        return copied
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> M | Awaitable[M]:

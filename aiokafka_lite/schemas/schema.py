@@ -67,15 +67,15 @@ SubjectStrategy = Callable[[str, Part, str], str]
 
 
 def topic_name(topic: str, part: Part, record: str) -> str:
-    """``orders-value``: one schema, which may evolve, for each topic. The default."""
+    """Return ``orders-value``: one schema, which may evolve, for each topic. The default."""
     return f"{topic}-{part}"
 
 
 def record_name(topic: str, part: Part, record: str) -> str:
-    """``com.example.Order``: one schema for each type, in all topics."""
+    """Return ``com.example.Order``: one schema for each type, in all topics."""
     return record
 
 
 def topic_record_name(topic: str, part: Part, record: str) -> str:
-    """``orders-com.example.Order``: several types in a topic, each with its own schema."""
+    """Return ``orders-com.example.Order``: several types in a topic, each with its own schema."""
     return f"{topic}-{record}"

@@ -89,10 +89,10 @@ class SchemaSerializer(ABC, Generic[T]):
 
     def for_part(self, part: Part) -> Self:
         """Return this serializer for keys or for values. The producer calls this; by default it is for values."""
-        made = copy.copy(self)
-        made.part = part
-        made.of_topic = {}
-        return made
+        copied = copy.copy(self)
+        copied.part = part
+        copied.of_topic = {}
+        return copied
 
     # Hot: runs for each record.
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes | Awaitable[bytes]:
@@ -103,13 +103,13 @@ class SchemaSerializer(ABC, Generic[T]):
         return self._serialize(resolved, data, headers)
 
     def _serialize(self, resolved: _Resolved, data: T, headers: list[Header]) -> bytes:
-        made = resolved.write(data if self._to_dict is None else self._to_dict(data))
+        payload = resolved.write(data if self._to_dict is None else self._to_dict(data))
         if headers:
             remove_header(self.part, headers)
         if resolved.header is None:
-            return resolved.prefix + made
+            return resolved.prefix + payload
         headers.append(resolved.header)
-        return made
+        return payload
 
     async def _serialize_first(self, topic: str, data: T, headers: list[Header]) -> bytes:
         subject = self._subject(topic, self.part, self._name)
@@ -168,9 +168,9 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     def for_part(self, part: Part) -> Self:
         """Return this deserializer for keys or for values. The consumer calls this; by default it is for values."""
-        made = copy.copy(self)
-        made.part = part
-        return made
+        copied = copy.copy(self)
+        copied.part = part
+        return copied
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
@@ -192,8 +192,8 @@ class SchemaDeserializer(ABC, Generic[T]):
         return self._read(read, data, start)
 
     def _read(self, read: Read, data: bytes, start: int) -> T:
-        made: T = read(data, start)
-        return made if self._from_dict is None else self._from_dict(made)
+        value: T = read(data, start)
+        return value if self._from_dict is None else self._from_dict(value)
 
     @abstractmethod
     async def _reader(self, schema: Schema) -> Read:
@@ -202,22 +202,22 @@ class SchemaDeserializer(ABC, Generic[T]):
         """
 
 
-def given_schema(given: object, wanted: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
+def given_schema(argument: object, schema_type: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
     """Return the schema that the user gave for a format whose schemas are JSON, and its parsed text.
 
-    ``given`` may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these types for the
-    error. Raises ConfigurationError.
+    ``argument`` may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these types for
+    the error. Raises ConfigurationError.
     """
-    if isinstance(given, Schema):
-        if given.type != wanted:
-            raise ConfigurationError(must_be("schema", f"a schema of type {wanted!r}", given.type))
-        schema = given
-    elif isinstance(given, str):
-        schema = Schema(given, wanted)
-    elif isinstance(given, forms):
-        schema = Schema(json.dumps(given), wanted)
+    if isinstance(argument, Schema):
+        if argument.type != schema_type:
+            raise ConfigurationError(must_be("schema", f"a schema of type {schema_type!r}", argument.type))
+        schema = argument
+    elif isinstance(argument, str):
+        schema = Schema(argument, schema_type)
+    elif isinstance(argument, forms):
+        schema = Schema(json.dumps(argument), schema_type)
     else:
-        raise ConfigurationError(must_be("schema", what, given))
+        raise ConfigurationError(must_be("schema", what, argument))
     try:
         return schema, json.loads(schema.text)
     except ValueError as error:
@@ -230,18 +230,18 @@ async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str
     A schema comes after the schemas that it uses. Raises ProtocolError for a circle of references, for a name that two
     levels use, and for more than ``MOST_REFERENCED`` schemas.
     """
-    found: dict[str, Schema] = {}
-    await _add_referenced(registry, schema, found, ())
-    return found
+    schemas: dict[str, Schema] = {}
+    await _add_referenced(registry, schema, schemas, ())
+    return schemas
 
 
 async def _add_referenced(
-    registry: SchemaRegistryClient, schema: Schema, found: dict[str, Schema], path: tuple[str, ...]
+    registry: SchemaRegistryClient, schema: Schema, schemas: dict[str, Schema], path: tuple[str, ...]
 ) -> None:
-    """Add the schemas that a schema refers to to ``found``. ``path`` has the names that led to the schema."""
+    """Add the schemas that a schema refers to to ``schemas``. ``path`` has the names that led to the schema."""
     for reference in schema.references:
         name = reference.name
-        if name in found:
+        if name in schemas:
             continue
         if name in path or len(path) == DEEPEST_REFERENCE:
             names = ", ".join(map(printable, [*path[-3:], name]))
@@ -249,14 +249,16 @@ async def _add_referenced(
                 "the schemas of the registry refer to each other in a circle, use a name on two levels, or are more"
                 f" than {DEEPEST_REFERENCE} levels deep; the last names are {names}"
             )
-        if len(found) == MOST_REFERENCED:
+        if len(schemas) == MOST_REFERENCED:
             raise ProtocolError(f"the schemas of the registry refer to more than {MOST_REFERENCED} others")
         used = (await registry.by_version(reference.subject, reference.version)).schema
-        await _add_referenced(registry, used, found, (*path, name))
-        found[name] = used
+        await _add_referenced(registry, used, schemas, (*path, name))
+        schemas[name] = used
 
 
-def check_type(schema: Schema, wanted: str, by: str) -> None:
+def check_type(schema: Schema, schema_type: str, by: str) -> None:
     """Raise ConfigurationError for a schema of another type."""
-    if schema.type != wanted:
-        raise ConfigurationError(f"{by} requires a schema of type {wanted}, got type {schema.type} from the registry")
+    if schema.type != schema_type:
+        raise ConfigurationError(
+            f"{by} requires a schema of type {schema_type}, got type {schema.type} from the registry"
+        )

@@ -55,7 +55,7 @@ async def handle(record: object) -> None:
         ),
         (
             lambda: admin.offsets.list([ZERO]),
-            "wanted must be a mapping of TopicPartition to OffsetSpec or milliseconds, got [TopicPartition(",
+            "specs must be a mapping of TopicPartition to OffsetSpec or milliseconds, got [TopicPartition(",
         ),
         (lambda: admin.offsets.list({ZERO: "latest"}), "an OffsetSpec such as OffsetSpec.LATEST or milliseconds, must"),
         (lambda: admin.records.delete("orders"), "before must be a mapping of TopicPartition to offsets, got 'orders'"),

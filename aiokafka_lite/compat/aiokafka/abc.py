@@ -13,14 +13,14 @@ class ConsumerRebalanceListener(ABC):
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
-        """Called before these partitions go to other members.
+        """Prepare for the loss of these partitions, before they go to other members.
 
         If they are already lost, ``commit()`` raises CommitFailedError.
         """
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
-        """Called with all partitions that the consumer reads from now on."""
+        """Receive all partitions that the consumer reads from now on."""
 
 
 class AbstractTokenProvider(ABC):
@@ -31,5 +31,5 @@ class AbstractTokenProvider(ABC):
         """Return a token for one login."""
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions of the login."""
+        """Return the SASL extensions of the login."""
         return {}

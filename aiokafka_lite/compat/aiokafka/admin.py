@@ -118,9 +118,11 @@ class AIOKafkaAdminClient(ClientOwner):
         validate_only: bool = False,
     ) -> TopicErrors:
         """Add partitions to topics. Raises the error of the first topic that failed."""
-        totals = {topic: each.total_count for topic, each in topic_partitions.items()}
+        totals = {topic: new_partitions.total_count for topic, new_partitions in topic_partitions.items()}
         assignments = {
-            topic: each.new_assignments for topic, each in topic_partitions.items() if each.new_assignments is not None
+            topic: new_partitions.new_assignments
+            for topic, new_partitions in topic_partitions.items()
+            if new_partitions.new_assignments is not None
         }
         with translating():
             results = await self._admin.topics.add_partitions(
@@ -132,7 +134,7 @@ class AIOKafkaAdminClient(ClientOwner):
     async def list_topics(self) -> list[str]:
         """Return the names of all topics."""
         with translating():
-            return [each.name for each in await self._admin.topics.list(internal=True)]
+            return [topic.name for topic in await self._admin.topics.list(internal=True)]
 
     async def describe_topics(self, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Return the partitions of these topics, or of all, with leaders and replicas."""
@@ -144,15 +146,15 @@ class AIOKafkaAdminClient(ClientOwner):
     async def describe_cluster(self) -> dict[str, Any]:
         """Return the brokers, the controller's id and the cluster's id."""
         with translating():
-            found = await self._admin.cluster.describe()
+            cluster = await self._admin.cluster.describe()
         return {
             "throttle_time_ms": 0,
             "brokers": [
                 {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-                for broker in found.brokers
+                for broker in cluster.brokers
             ],
-            "cluster_id": found.cluster_id,
-            "controller_id": -1 if found.controller is None else found.controller.node_id,
+            "cluster_id": cluster.cluster_id,
+            "controller_id": -1 if cluster.controller is None else cluster.controller.node_id,
         }
 
     async def delete_records(
@@ -160,8 +162,8 @@ class AIOKafkaAdminClient(ClientOwner):
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset. The result is the new first offset of each partition."""
         before = {
-            partition: None if each.before_offset == -1 else each.before_offset
-            for partition, each in records_to_delete.items()
+            partition: None if deletion.before_offset == -1 else deletion.before_offset
+            for partition, deletion in records_to_delete.items()
         }
         with translating():
             results = await self._admin.records.delete(before, timeout=_timeout(timeout_ms))
@@ -170,13 +172,13 @@ class AIOKafkaAdminClient(ClientOwner):
     # Groups.
 
     async def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
-        """Name and protocol type of each group, or of the groups that these brokers coordinate."""
+        """Return name and protocol type of each group, or of the groups that these brokers coordinate."""
         with translating():
-            listed = {each.group_id: each.protocol_type for each in await self._admin.groups.list()}
+            listed = {group.group_id: group.protocol_type for group in await self._admin.groups.list()}
             if broker_ids is None:
                 return list(listed.items())
-            found = (await self._admin.groups.coordinators(listed)).raise_for_errors()
-        return [(name, listed[name]) for name, node in found.items() if node.node_id in broker_ids]
+            coordinators = (await self._admin.groups.coordinators(listed)).raise_for_errors()
+        return [(name, listed[name]) for name, node in coordinators.items() if node.node_id in broker_ids]
 
     async def list_consumer_group_offsets(
         self,
@@ -186,11 +188,13 @@ class AIOKafkaAdminClient(ClientOwner):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group; -1 for a partition in ``partitions`` that has none."""
         with translating():
-            found = (await self._admin.groups.offsets(group_id))[group_id]
-        made = {partition: OffsetAndMetadata(each.offset, each.metadata) for partition, each in found.items()}
+            committed = (await self._admin.groups.offsets(group_id))[group_id]
+        offsets = {
+            partition: OffsetAndMetadata(offset.offset, offset.metadata) for partition, offset in committed.items()
+        }
         if partitions is None:
-            return made
-        return {partition: made.get(partition, OffsetAndMetadata(-1, "")) for partition in partitions}
+            return offsets
+        return {partition: offsets.get(partition, OffsetAndMetadata(-1, "")) for partition in partitions}
 
     async def describe_consumer_groups(
         self,
@@ -233,12 +237,12 @@ class AIOKafkaAdminClient(ClientOwner):
         A failed resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
         resources = _native_resources(config_resources)
-        wanted = {resource: list(given.configs or ()) for resource, given in resources.items()}
-        names = list(dict.fromkeys(chain(*wanted.values()))) if all(wanted.values()) else None
+        names_of = {resource: list(config_resource.configs or ()) for resource, config_resource in resources.items()}
+        names = list(dict.fromkeys(chain(*names_of.values()))) if all(names_of.values()) else None
         with translating():
             results = await self._admin.configs.describe(list(resources), names=names, synonyms=include_synonyms)
         of_brokers, of_topics = _by_kind(
-            (*_result(resource, results), _settings(results.done.get(resource, {}), wanted[resource]))
+            (*_result(resource, results), _settings(results.done.get(resource, {}), names_of[resource]))
             for resource in resources
         )
         responses = [DescribedConfigs([of_broker]) for of_broker in of_brokers]
@@ -265,34 +269,36 @@ class AIOKafkaAdminClient(ClientOwner):
         return [AlteredConfigs(of_topics), *(AlteredConfigs([of_broker]) for of_broker in of_brokers)]
 
 
-def _native_resources(given: Iterable[ConfigResource]) -> dict[native.ConfigResource, ConfigResource]:
+def _native_resources(config_resources: Iterable[ConfigResource]) -> dict[native.ConfigResource, ConfigResource]:
     """Return this client's names of the resources."""
-    made: dict[native.ConfigResource, ConfigResource] = {}
-    for each in given:
-        resource = native.ConfigResource(native.ConfigResourceType(each.resource_type), str(each.name))
-        if resource in made:
+    resources: dict[native.ConfigResource, ConfigResource] = {}
+    for config_resource in config_resources:
+        resource = native.ConfigResource(
+            native.ConfigResourceType(config_resource.resource_type), str(config_resource.name)
+        )
+        if resource in resources:
             raise ValueError(f"config_resources must name {resource} once")
-        made[resource] = each
-    return made
+        resources[resource] = config_resource
+    return resources
 
 
 def _result(resource: native.ConfigResource, results: native.Results[native.ConfigResource, Any]) -> Entry:
     return *_outcome(results.failed.get(resource)), int(resource.type), resource.name
 
 
-def _settings(found: Mapping[str, native.Setting], names: Sequence[str]) -> list[Entry]:
+def _settings(settings: Mapping[str, native.Setting], names: Sequence[str]) -> list[Entry]:
     """Return the settings with these names, or all if there are no names."""
     return [
         (
-            each.name,
-            each.value,
-            each.read_only,
-            int(each.source),
-            each.sensitive,
-            [(synonym.name, synonym.value, int(synonym.source)) for synonym in each.synonyms],
+            setting.name,
+            setting.value,
+            setting.read_only,
+            int(setting.source),
+            setting.sensitive,
+            [(synonym.name, synonym.value, int(synonym.source)) for synonym in setting.synonyms],
         )
-        for each in found.values()
-        if not names or each.name in names
+        for setting in settings.values()
+        if not names or setting.name in names
     ]
 
 
@@ -306,7 +312,7 @@ def _by_kind(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     return of_brokers, of_topics
 
 
-def _group(given: native.GroupDescription) -> Entry:
+def _group(group: native.GroupDescription) -> Entry:
     members = [
         (
             member.member_id,
@@ -315,9 +321,9 @@ def _group(given: native.GroupDescription) -> Entry:
             write_subscription(member.topics or (), (), -1, None, None),
             write_assignment(member.assignment or ()),
         )
-        for member in given.members
+        for member in group.members
     ]
-    return 0, given.group_id, given.state.value, given.protocol_type, given.strategy, members
+    return 0, group.group_id, group.state.value, group.protocol_type, group.strategy, members
 
 
 def _timeout(timeout_ms: float | None) -> float | None:
@@ -352,12 +358,12 @@ def _described(name: str, topic: native.TopicDescription | None, error: KafkaErr
         "partitions": [
             {
                 "error_code": 0,
-                "partition": each.partition,
-                "leader": -1 if each.leader is None else each.leader,
-                "replicas": list(each.replicas),
-                "isr": list(each.in_sync),
-                "offline_replicas": list(each.offline),
+                "partition": partition.partition,
+                "leader": -1 if partition.leader is None else partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.in_sync),
+                "offline_replicas": list(partition.offline),
             }
-            for each in (() if topic is None else topic.partitions)
+            for partition in (() if topic is None else topic.partitions)
         ],
     }

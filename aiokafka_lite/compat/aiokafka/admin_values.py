@@ -69,13 +69,13 @@ fields."""
 
 def _objects(entries: Sequence[Entry], names: Names) -> Iterator[dict[str, Any]]:
     for entry in entries:
-        made = {}
+        fields = {}
         for name, value in zip(names, entry):
             if isinstance(name, str):
-                made[name] = value
+                fields[name] = value
             else:
-                made[name[0]] = list(_objects(value, name[1]))
-        yield made
+                fields[name[0]] = list(_objects(value, name[1]))
+        yield fields
 
 
 class TopicErrors(NamedTuple):

@@ -69,7 +69,7 @@ class AbstractPartitionAssignor(ABC):
     @classmethod
     @abstractmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Called with each assignment of this member."""
+        """Receive each assignment of this member."""
 
 
 class _OfThisClient(AbstractPartitionAssignor):
@@ -90,12 +90,15 @@ class _OfThisClient(AbstractPartitionAssignor):
         topics = {topic for member in members.values() for topic in member.subscription}
         numbers = {topic: cluster.partitions_for_topic(topic) or () for topic in sorted(topics)}
         listed = [
-            native.GroupMember(name, tuple(each.subscription), user_data=each.user_data or None)
-            for name, each in members.items()
+            native.GroupMember(name, tuple(metadata.subscription), user_data=metadata.user_data or None)
+            for name, metadata in members.items()
         ]
-        racks = {topic: [frozenset[str]()] * len(found) for topic, found in numbers.items() if found}
+        racks = {topic: [frozenset[str]()] * len(partitions) for topic, partitions in numbers.items() if partitions}
         assigned = cls.native_strategy().assign(listed, racks)
-        return {name: ConsumerProtocolMemberAssignment(0, _by_topic(each), b"") for name, each in assigned.items()}
+        return {
+            name: ConsumerProtocolMemberAssignment(0, _by_topic(partitions), b"")
+            for name, partitions in assigned.items()
+        }
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
@@ -160,22 +163,25 @@ class _Strategy:
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
         topics = self._subscription()
-        made: ConsumerProtocolMemberMetadata = self._assignor.metadata(set() if topics is None else set(topics()))
-        if made.user_data or self._base is None:
-            return made.user_data
+        metadata: ConsumerProtocolMemberMetadata = self._assignor.metadata(set() if topics is None else set(topics()))
+        if metadata.user_data or self._base is None:
+            return metadata.user_data
         return self._base.user_data(owned, generation)  # the sticky strategy needs the partitions of the member
 
     def assign(self, members: Sequence[native.GroupMember], topics: Topics) -> dict[str, list[TopicPartition]]:
         cluster = ClusterMetadata()
         for topic, racks in topics.items():
             cluster.add_numbers(topic, range(len(racks)))
-        known = {
+        subscriptions = {
             member.member_id: ConsumerProtocolMemberMetadata(0, list(member.topics), member.user_data or b"")
             for member in members
         }
-        made: dict[str, ConsumerProtocolMemberAssignment] = self._assignor.assign(cluster, known)
-        self._data = {name: each.user_data for name, each in made.items()}
-        return {**{name: [] for name in known}, **{name: each.partitions() for name, each in made.items()}}
+        assignments: dict[str, ConsumerProtocolMemberAssignment] = self._assignor.assign(cluster, subscriptions)
+        self._data = {name: assignment.user_data for name, assignment in assignments.items()}
+        return {
+            **{name: [] for name in subscriptions},
+            **{name: assignment.partitions() for name, assignment in assignments.items()},
+        }
 
     def assignment_data(self, member_id: str, partitions: Sequence[TopicPartition], generation: int) -> bytes | None:
         return self._data.get(member_id)
@@ -185,5 +191,5 @@ class _Strategy:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    grouped = groupby(sorted(partitions), key=lambda each: each.topic)
-    return [(topic, [each.partition for each in found]) for topic, found in grouped]
+    grouped = groupby(sorted(partitions), key=lambda partition: partition.topic)
+    return [(topic, [partition.partition for partition in group]) for topic, group in grouped]

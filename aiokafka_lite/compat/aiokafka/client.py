@@ -34,7 +34,7 @@ class AIOKafkaClient:
 
     Raises ValueError for wrong settings, TypeError for unknown ones and for times that are not numbers.
 
-    ``known`` returns the cluster that the owner of this client knows, ``is_closed`` whether the owner is closed.
+    ``metadata`` returns the cluster that the owner of this client knows, ``is_closed`` whether the owner is closed.
     ``use`` makes the owner use a topic, so that the broker may create it.
     """
 
@@ -42,7 +42,7 @@ class AIOKafkaClient:
     def __init__(
         self,
         *,
-        known: Callable[[], ClusterMetadata] = ClusterMetadata,
+        metadata: Callable[[], ClusterMetadata] = ClusterMetadata,
         is_closed: bool = False,
         use: Callable[[str], Awaitable[object]] | None = None,
         **settings: Unpack[ConnectionSettings],
@@ -52,7 +52,7 @@ class AIOKafkaClient:
         self._client_id = settings.get("client_id") or DEFAULT_CLIENT_ID
         self._given = settings
         self._settings = connection_settings(settings)
-        self._known = known
+        self._metadata = metadata
         self._use = use
         self._topics: set[str] = set()
         """The topics of ``set_topics`` and ``add_topic``."""
@@ -70,7 +70,7 @@ class AIOKafkaClient:
     @property
     def cluster(self) -> ClusterMetadata:
         """The cluster as of ``bootstrap()`` or the last update. Before that, the cluster that the owner knows."""
-        return self._fetched or self._known()
+        return self._fetched or self._metadata()
 
     async def bootstrap(self) -> None:
         """Connect, and fetch the metadata. Raises KafkaConnectionError if no broker answers."""
@@ -137,7 +137,7 @@ class AIOKafkaClient:
         return self.force_metadata_update()
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """Same as ``set_topics`` with one topic more."""
+        """Add one topic to those of ``set_topics``."""
         self._topics.add(topic)
         return self.force_metadata_update()
 
@@ -155,10 +155,10 @@ class AIOKafkaClient:
     async def _described(self) -> MetadataResponse:
         await self._start()
         with translating():
-            found = await self._admin.cluster.describe()
-        brokers = [BrokerMetadata(*node) for node in found.brokers]
+            cluster = await self._admin.cluster.describe()
+        brokers = [BrokerMetadata(*node) for node in cluster.brokers]
         return MetadataResponse(
-            brokers, found.cluster_id, None if found.controller is None else found.controller.node_id
+            brokers, cluster.cluster_id, None if cluster.controller is None else cluster.controller.node_id
         )
 
     async def _wait_on_metadata(self, topic: str) -> None:
@@ -193,7 +193,7 @@ class ClientOwner:
         """The client for health checks and instrumentations. Created by the first use."""
         if self._used_client is None:
             self._used_client = AIOKafkaClient(
-                known=self._known_cluster,
+                metadata=self._known_cluster,
                 is_closed=self._client_is_closed,
                 use=self._use_of_topics(),
                 **self._given,

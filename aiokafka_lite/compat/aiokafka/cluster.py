@@ -30,10 +30,10 @@ class ClusterMetadata:
         """Add partitions of a topic."""
         if topic.is_internal:
             self.internal_topics.add(topic.name)
-        known = self._partitions.setdefault(topic.name, {})
+        numbers = self._partitions.setdefault(topic.name, {})
         for partition in topic.partitions:
             leader = -1 if partition.leader is None else partition.leader
-            known[partition.partition] = PartitionMetadata(
+            numbers[partition.partition] = PartitionMetadata(
                 topic.name, partition.partition, leader, list(partition.replicas), list(partition.in_sync), None
             )
 
@@ -58,23 +58,23 @@ class ClusterMetadata:
         """Return the partitions with a leader, or with an unknown leader; None for an unknown topic."""
         if topic not in self._partitions:
             return None
-        return {number for number, each in self._partitions[topic].items() if each.leader != -1}
+        return {number for number, partition in self._partitions[topic].items() if partition.leader != -1}
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
         """Return the broker id of the leader: -1 if there is none, None if it is not known."""
         topic, number = partition
-        found = self._partitions.get(topic, {}).get(number)
-        return None if found is None else found.leader
+        metadata = self._partitions.get(topic, {}).get(number)
+        return None if metadata is None else metadata.leader
 
     def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
         """Return the partitions that this broker leads; None if there are none."""
-        found = {
+        led = {
             TopicPartition(topic, number)
             for topic, partitions in self._partitions.items()
-            for number, each in partitions.items()
-            if each.leader == broker_id
+            for number, metadata in partitions.items()
+            if metadata.leader == broker_id
         }
-        return found or None
+        return led or None
 
     def __str__(self) -> str:
         return f"ClusterMetadata(brokers: {len(self._brokers)}, topics: {len(self._partitions)})"
@@ -83,22 +83,22 @@ class ClusterMetadata:
 def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[int]]) -> ClusterMetadata:
     """Return the cluster in the client's metadata: the brokers, and the partitions of its topics. Sends no request."""
     brokers = []
-    for node_id, each in traffic.items():
+    for node_id, broker_traffic in traffic.items():
         if node_id >= 0:  # a bootstrap address has a negative id
-            host, _, port = each.address.rpartition(":")
+            host, _, port = broker_traffic.address.rpartition(":")
             brokers.append(BrokerMetadata(node_id, host.strip("[]"), int(port), None))
-    found = ClusterMetadata(brokers)
+    cluster = ClusterMetadata(brokers)
     for topic, numbers in topics.items():
-        found.add_numbers(topic, numbers)
-    return found
+        cluster.add_numbers(topic, numbers)
+    return cluster
 
 
 async def fetch(admin: native.Admin) -> ClusterMetadata:
     """Return the cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
     described = await admin.cluster.describe()
     controller = None if described.controller is None else described.controller.node_id
-    found = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)
+    cluster = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)
     async for page in admin.topics.pages():
         for topic in page:
-            found.add(topic)
-    return found
+            cluster.add(topic)
+    return cluster

@@ -90,16 +90,16 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         client_rack: str | None = None,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
-        given = locals()
+        arguments = locals()
         if max_poll_records is not None and (not isinstance(max_poll_records, int) or max_poll_records < 1):
             raise ValueError(must_be("max_poll_records", "a whole number >= 1", max_poll_records))
         self._given = settings
-        self._named = changed(given, _DEFAULTS) | settings
+        self._named = changed(arguments, _DEFAULTS) | settings
         self._group_id = group_id
         """The client. It has aiokafka's name, because instrumentations read it."""
-        self._settings = consumer_settings(given, connection_settings(settings))
+        self._settings = consumer_settings(arguments, connection_settings(settings))
         subscription = WeakMethod(self.subscription)  # a task of the inner consumer must not keep this one alive
-        self._strategies = [strategy_of(each, subscription) for each in partition_assignment_strategy]
+        self._strategies = [strategy_of(assignor, subscription) for assignor in partition_assignment_strategy]
         self._commits = enable_auto_commit and group_id is not None
         self._deserialize = _Deserializers(key_deserializer, value_deserializer)
         self._max_poll_records = MOST_RECORDS if max_poll_records is None else max_poll_records
@@ -122,10 +122,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         if self._is_member:
             settings |= {"strategies": self._strategies, "listener": self._listening}
         with naming(self._named):
-            made: native.Consumer = native.Consumer(topics=self._topics, **settings)
+            consumer: native.Consumer = native.Consumer(topics=self._topics, **settings)
             if self._assigned:
-                made.assign(self._assigned)
-        return made
+                consumer.assign(self._assigned)
+        return consumer
 
     @property
     def _is_member(self) -> bool:
@@ -176,7 +176,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
 
     async def _learn(self, topic: str) -> None:
         with translating():
-            self._partitions[topic] = {each.partition for each in await self._consumer.partitions_for(topic)}
+            self._partitions[topic] = {partition.partition for partition in await self._consumer.partitions_for(topic)}
 
     async def stop(self) -> None:
         """Commit the returned records, leave the group, and end. As in aiokafka, a commit that fails is logged."""
@@ -239,9 +239,9 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
             raise TypeError(must_be("listener", "an instance of ConsumerRebalanceListener", listener))
         if pattern is not None and self._group_id is None:
             raise NotImplementedError("a pattern needs a group_id")
-        wanted = tuple(topics) if pattern is None else _of_prefix(pattern)
+        subscribed = tuple(topics) if pattern is None else _of_prefix(pattern)
         was_member = self._is_member
-        self._topics, self._listening.listener = wanted, listener
+        self._topics, self._listening.listener = subscribed, listener
         # A member keeps its membership. Otherwise another inner consumer reads the topics.
         if was_member:
             with translating():
@@ -282,7 +282,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics, or the topics of the partitions given to ``assign``."""
         with translating():
-            return self._consumer.subscription() or frozenset(each.topic for each in self._assigned)
+            return self._consumer.subscription() or frozenset(partition.topic for partition in self._assigned)
 
     async def topics(self) -> set[str]:
         """Return all topics that this user may see."""
@@ -341,15 +341,15 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
                 records = await self._reads.many(self._to_read, most, timeout, partitions)
         except ConsumerStoppedError:
             return {}
-        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
+        by_partition: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
         try:
             for record in records:
                 place = TopicPartition(record.topic, record.partition)
-                found.setdefault(place, []).append(self._deserialize(record))
+                by_partition.setdefault(place, []).append(self._deserialize(record))
         except Exception:
             read_again(self._consumer, records)
             raise
-        return found
+        return by_partition
 
     def __aiter__(self) -> Self:
         if self._closed:
@@ -381,12 +381,12 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         if not self._topics and not self._assigned:
             raise IllegalStateError("nothing is subscribed or assigned; call subscribe() or assign() first")
         if offsets is not None:
-            wanted = native_offsets(offsets)
+            commits = native_offsets(offsets)
             if not self._consumer.assignment and not self._closed:
                 raise IllegalStateError("no partitions are assigned yet; read before this commit")
             await self._ready()
-            if not wanted.keys() <= set(self._consumer.assignment):
-                raise IllegalStateError(must_be("offsets", "of assigned partitions", list(wanted)))
+            if not commits.keys() <= set(self._consumer.assignment):
+                raise IllegalStateError(must_be("offsets", "of assigned partitions", list(commits)))
         coordinator = self._coordinator
         assert coordinator is not None
         await coordinator.commit_offsets(self.assignment(), offsets)
@@ -406,13 +406,13 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         # Marks cover only returned records, so the positions that the program has set need a commit of their own.
         moved, self._moved = self._moved & set(self._consumer.assignment), set()
         if moved:
-            positions = {each: OffsetAndMetadata(await self._calls.position(each)) for each in moved}
+            positions = {partition: OffsetAndMetadata(await self._calls.position(partition)) for partition in moved}
             (await self._calls.commit(positions)).raise_for_refused()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         self._require_group()
-        found = (await self._committed([partition]))[partition]
-        return None if found is None else found.offset
+        offset = (await self._committed([partition]))[partition]
+        return None if offset is None else offset.offset
 
 
 _DEFAULTS = AIOKafkaConsumer.__init__.__kwdefaults__
@@ -425,12 +425,12 @@ def _of_prefix(pattern: str) -> re.Pattern[str]:
     Raises ValueError for an invalid pattern.
     """
     try:
-        given = re.compile(pattern)
+        compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r} is not a pattern: {error}") from error
     # Flags may stand only at the beginning of a pattern. ``given.flags`` has them.
     flags = _LEADING_FLAGS.match(pattern)
-    return re.compile(f"(?:{pattern[flags.end() if flags else 0 :]})(?s:.*)", given.flags)
+    return re.compile(f"(?:{pattern[flags.end() if flags else 0 :]})(?s:.*)", compiled.flags)
 
 
 def _check_read(partitions: Sequence[TopicPartition]) -> None:

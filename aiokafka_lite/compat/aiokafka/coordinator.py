@@ -40,9 +40,9 @@ class GroupCoordinator:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets. A partition without one is not in the result."""
-        found = await self._committed(partitions)
+        committed = await self._committed(partitions)
         return {
-            each: OffsetAndMetadata(offset.offset, offset.metadata)
-            for each, offset in found.items()
+            partition: OffsetAndMetadata(offset.offset, offset.metadata)
+            for partition, offset in committed.items()
             if offset is not None
         }

@@ -69,12 +69,12 @@ class PositionCalls:
         """Continue at the committed offsets, and return them. Without a committed offset, the position stays."""
         self._check_seek(partitions)
         self._require_group()
-        found = await self._committed(partitions or self._consumer.assignment)
-        for partition, committed in found.items():
+        offsets = await self._committed(partitions or self._consumer.assignment)
+        for partition, committed in offsets.items():
             # The assignment may have changed during the lookup.
             if committed is not None and partition in self._consumer.assignment:
                 self.seek(partition, committed.offset)
-        return {partition: None if offset is None else offset.offset for partition, offset in found.items()}
+        return {partition: None if offset is None else offset.offset for partition, offset in offsets.items()}
 
     async def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         await self._ready()
@@ -128,10 +128,10 @@ class PositionCalls:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         await self._ready()
         with translating(), _looking_up():
-            found = await self._calls.offsets_for_times(timestamps)
+            offsets = await self._calls.offsets_for_times(timestamps)
         return {
-            partition: None if each is None else OffsetAndTimestamp(each.offset, each.timestamp)
-            for partition, each in found.items()
+            partition: None if offset is None else OffsetAndTimestamp(offset.offset, offset.timestamp)
+            for partition, offset in offsets.items()
         }
 
     def _require_group(self) -> None:

@@ -150,7 +150,7 @@ class AIOKafkaProducer(Managed):
     async def partitions_for(self, topic: str) -> set[int]:
         """Return the numbers of the topic's partitions."""
         with self._calling():
-            numbers = {each.partition for each in await self._producer.partitions_for(topic)}
+            numbers = {partition.partition for partition in await self._producer.partitions_for(topic)}
         self._partitions[topic] = numbers
         return set(numbers)
 
@@ -431,14 +431,14 @@ class _Partitioner:
     def on_new_batch(self, topic: str, partition: int, size: int, view: ClusterView) -> None: ...
 
 
-def _serialized(given: Any, serialize: Serialize | None) -> bytes | None:
+def _serialized(value: Any, serialize: Serialize | None) -> bytes | None:
     """Return a key or value as bytes. Raises TypeError for other types, str included. aiokafka refuses them as well."""
-    made = given if serialize is None else serialize(given)
-    if made is None or type(made) is bytes:
-        return made
-    if isinstance(made, bytes | bytearray | memoryview):
-        return bytes(made)
-    raise TypeError(f"a key or value must be bytes, got {type(made).__name__}; use a serializer")
+    data = value if serialize is None else serialize(value)
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"a key or value must be bytes, got {type(data).__name__}; use a serializer")
 
 
 def _size(number: int, delay: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
@@ -462,17 +462,17 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
     does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
-    made = {}
-    for partition, given in offsets.items():
+    checked = {}
+    for partition, entry in offsets.items():
         if not isinstance(partition, TopicPartition):
             raise TypeError(must_be("a key of offsets", "a TopicPartition", partition))
-        if not isinstance(given, int | tuple | list):
-            raise ValueError(must_be(f"the offset of {partition}", "a number, or a tuple with metadata", given))
-        offset, metadata = (given, "") if isinstance(given, int) else given  # ValueError for three values
+        if not isinstance(entry, int | tuple | list):
+            raise ValueError(must_be(f"the offset of {partition}", "a number, or a tuple with metadata", entry))
+        offset, metadata = (entry, "") if isinstance(entry, int) else entry  # ValueError for three values
         if not isinstance(metadata, str):
             raise TypeError(must_be("metadata", "a string", metadata))
-        made[partition] = NativeOffset(offset, metadata)
-    return made
+        checked[partition] = NativeOffset(offset, metadata)
+    return checked
 
 
 def _metadata(metadata: NativeMetadata) -> RecordMetadata:

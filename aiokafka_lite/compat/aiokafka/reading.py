@@ -81,7 +81,7 @@ class SharedReads:
     async def many(
         self, ready: Ready, most: int, timeout: float, partitions: Sequence[TopicPartition]
     ) -> list[Record[Any, Any]]:
-        """Up to ``most`` records of these partitions, or of all if none are given. Waits ``timeout`` seconds."""
+        """Return up to ``most`` records of these partitions, or of all if there are none. Waits ``timeout`` seconds."""
         read = _Read(frozenset(partitions) or None)
         self._waiting.append(read)
         try:
@@ -120,29 +120,29 @@ class SharedReads:
         """Return the records that are fetched already, without waiting."""
         if consumer is None:
             return []
-        wanted = _assigned(consumer, only)
-        if wanted is None or wanted:
-            return await self._read(ready, consumer, consumer.poll(most, partitions=wanted)) or []
+        readable = _assigned(consumer, only)
+        if readable is None or readable:
+            return await self._read(ready, consumer, consumer.poll(most, partitions=readable)) or []
         if consumer.membership is not None:
             consumer.mark()  # as a poll does, because the records of earlier reads are processed now
         return []
 
     async def _wait(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
-        if self._arriving or any(each.records for each in self._waiting):
+        if self._arriving or any(read.records for read in self._waiting):
             await asyncio.sleep(0)  # the other task may be cancelled; it ends only when the event loop runs it
         else:
             await self._read_for_all(ready, consumer, most)
 
     async def _read_for_all(self, ready: Ready, consumer: native.Consumer | None, most: int) -> None:
         """Wait for a record that a waiting task wants, and hand it over."""
-        only = _assigned(consumer, _union(each.only for each in self._waiting))
+        only = _assigned(consumer, _union(waiting.only for waiting in self._waiting))
         if consumer is None or (only is not None and not only):
             await self._read(ready, consumer, asyncio.get_running_loop().create_future())
             return
         count = most if len(self._waiting) == 1 else 1
         records = await self._read(ready, consumer, consumer.poll(count, math.inf, partitions=only))
         if records:
-            read = next(each for each in self._waiting if each.wants(records[0]))
+            read = next(waiting for waiting in self._waiting if waiting.wants(records[0]))
             read.records, read.consumer = records, consumer
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
@@ -184,12 +184,12 @@ def _assigned(
     return None if only is None or consumer is None else only.intersection(consumer.assignment)
 
 
-def _union(wanted: Iterable[frozenset[TopicPartition] | None]) -> frozenset[TopicPartition] | None:
+def _union(sets: Iterable[frozenset[TopicPartition] | None]) -> frozenset[TopicPartition] | None:
     union: frozenset[TopicPartition] = frozenset()
-    for each in wanted:
-        if each is None:
+    for partitions in sets:
+        if partitions is None:
             return None
-        union |= each
+        union |= partitions
     return union
 
 

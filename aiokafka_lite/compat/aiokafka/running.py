@@ -75,10 +75,10 @@ class RunningConsumer:
         Raises ValueError for wrong settings.
         """
         self.check_process()
-        made = self._make()
+        replacement = self._make()
         self._retired.append(self.now)
         self.is_running = False
-        self.now = made
+        self.now = replacement
 
     def start_soon(self) -> None:
         """Start in the background, so that a member whose subscription has ended leaves its group."""

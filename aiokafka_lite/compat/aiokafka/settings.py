@@ -97,77 +97,77 @@ _OF_CONSUMERS = (
 )
 
 
-def connection_settings(given: ConnectionSettings) -> dict[str, Any]:
+def connection_settings(settings: ConnectionSettings) -> dict[str, Any]:
     """Return the settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
-    left: dict[str, Any] = dict(given)
-    timeout = seconds("request_timeout_ms", left.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS))
-    made: dict[str, Any] = {
-        "bootstrap_servers": _with_ports(left.pop("bootstrap_servers", "localhost")),
+    remaining: dict[str, Any] = dict(settings)
+    timeout = seconds("request_timeout_ms", remaining.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS))
+    native: dict[str, Any] = {
+        "bootstrap_servers": _with_ports(remaining.pop("bootstrap_servers", "localhost")),
         "request_timeout": timeout,
         "api_timeout": timeout,
         "connect_timeout": min(10.0, timeout),
     }
     for name in _WITHOUT_EFFECT:
-        left.pop(name, None)
+        remaining.pop(name, None)
     for name in _AS_THEY_ARE:
-        if (value := left.pop(name, None)) is not None:
-            made[name] = value
+        if (value := remaining.pop(name, None)) is not None:
+            native[name] = value
     for name, ours in _SECONDS.items():
-        if (value := left.pop(name, None)) is not None:
-            made[ours] = seconds(name, value)
-    made["retry_backoff_max"] = max(1.0, made.get("retry_backoff", 0.0))
-    made |= _sasl_settings(left, made.get("security_protocol"))
-    if left:
-        raise TypeError(f"got an unexpected keyword argument {next(iter(left))!r}")
-    return made
+        if (value := remaining.pop(name, None)) is not None:
+            native[ours] = seconds(name, value)
+    native["retry_backoff_max"] = max(1.0, native.get("retry_backoff", 0.0))
+    native |= _sasl_settings(remaining, native.get("security_protocol"))
+    if remaining:
+        raise TypeError(f"got an unexpected keyword argument {next(iter(remaining))!r}")
+    return native
 
 
-def consumer_settings(given: Mapping[str, Any], connection: Mapping[str, Any]) -> dict[str, Any]:
+def consumer_settings(arguments: Mapping[str, Any], connection: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a consumer, from the arguments of ``AIOKafkaConsumer`` and from
     ``connection_settings``."""
     # This client refuses a wait after which the response comes too late.
-    wait = min(seconds("fetch_max_wait_ms", given["fetch_max_wait_ms"]), connection["request_timeout"] / 2)
-    made = {**connection, "fetch_max_wait": wait, "client_rack": given["client_rack"] or ""}
-    made |= {name: given[name] for name in _OF_CONSUMERS}
-    return made if given["group_id"] is None else made | _group_settings(given)
+    wait = min(seconds("fetch_max_wait_ms", arguments["fetch_max_wait_ms"]), connection["request_timeout"] / 2)
+    native = {**connection, "fetch_max_wait": wait, "client_rack": arguments["client_rack"] or ""}
+    native |= {name: arguments[name] for name in _OF_CONSUMERS}
+    return native if arguments["group_id"] is None else native | _group_settings(arguments)
 
 
-def _group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def _group_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
     times = ["auto_commit_interval", "max_poll_interval", "session_timeout", "heartbeat_interval"]
-    if given["rebalance_timeout_ms"] is not None:
+    if arguments["rebalance_timeout_ms"] is not None:
         times.append("rebalance_timeout")
-    made: dict[str, Any] = {ours: seconds(_NAMES[ours], given[_NAMES[ours]]) for ours in times}
-    made.setdefault("rebalance_timeout", made["session_timeout"])
-    same = {name: given[name] for name in ("group_id", "group_instance_id")}
-    return {**same, "auto_commit": given["enable_auto_commit"], **made}
+    native: dict[str, Any] = {ours: seconds(_NAMES[ours], arguments[_NAMES[ours]]) for ours in times}
+    native.setdefault("rebalance_timeout", native["session_timeout"])
+    same = {name: arguments[name] for name in ("group_id", "group_instance_id")}
+    return {**same, "auto_commit": arguments["enable_auto_commit"], **native}
 
 
-def _sasl_settings(left: dict[str, Any], protocol: object) -> dict[str, Any]:
-    """Take the SASL settings out of ``left``. Other security protocols ignore them, as aiokafka does."""
-    sasl = {ours: left.pop(name, None) for name, ours in _SASL.items()}
-    provider = left.pop("sasl_oauth_token_provider", None)
-    service = left.pop("sasl_kerberos_service_name", None)
-    domain = left.pop("sasl_kerberos_domain_name", None)
+def _sasl_settings(settings: dict[str, Any], protocol: object) -> dict[str, Any]:
+    """Take the SASL settings out of ``settings``. Other security protocols ignore them, as aiokafka does."""
+    sasl = {ours: settings.pop(name, None) for name, ours in _SASL.items()}
+    provider = settings.pop("sasl_oauth_token_provider", None)
+    service = settings.pop("sasl_kerberos_service_name", None)
+    domain = settings.pop("sasl_kerberos_domain_name", None)
     if not isinstance(protocol, str) or not protocol.startswith("SASL"):
         return {}
     sasl["sasl_mechanism"] = sasl["sasl_mechanism"] or "PLAIN"
-    made = {name: value for name, value in sasl.items() if value is not None}
+    native = {name: value for name, value in sasl.items() if value is not None}
     if sasl["sasl_mechanism"] == "GSSAPI":
         if domain is not None:
             raise NotImplementedError(
                 "sasl_kerberos_domain_name is not supported, because a ticket names the broker's host; remove it"
             )
-        made["sasl_kerberos_service_name"] = service
+        native["sasl_kerberos_service_name"] = service
     if provider is not None:
-        made["sasl_oauth_token_provider"] = provider.token
-        made["sasl_oauth_extensions"] = provider.extensions() or None
-    return made
+        native["sasl_oauth_token_provider"] = provider.token
+        native["sasl_oauth_extensions"] = provider.extensions() or None
+    return native
 
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
     """Return the addresses; an address without a port gets Kafka's usual port."""
     listed = servers.split(",") if isinstance(servers, str) else servers
-    return [each if _PORT.search(each) else f"{each}:9092" for each in map(str.strip, listed)]
+    return [server if _PORT.search(server) else f"{server}:9092" for server in map(str.strip, listed)]
 
 
 def seconds(name: str, milliseconds: object) -> float:
@@ -187,10 +187,10 @@ def changed(values: Mapping[str, object], defaults: Mapping[str, object] | None)
 
 
 @contextmanager
-def naming(given: Mapping[str, object]) -> Iterator[None]:
+def naming(keywords: Mapping[str, object]) -> Iterator[None]:
     """Raise aiokafka's exceptions. An error about a setting names aiokafka's keyword.
 
-    ``given`` has the keywords that the program passed.
+    ``keywords`` has the keywords that the program passed.
     """
-    with translating(), spelled(_NAMES, {name: value for name, value in given.items() if value is not None}):
+    with translating(), spelled(_NAMES, {name: value for name, value in keywords.items() if value is not None}):
         yield

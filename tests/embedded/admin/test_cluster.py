@@ -27,7 +27,7 @@ MISSING = TopicPartition("missing", 0)
 
 
 async def with_records(cluster: EmbeddedCluster, admin: Admin) -> None:
-    """Ten records in each of two partitions, a second apart, the sixth the youngest."""
+    """Write ten records to each of two partitions, a second apart, the sixth the youngest."""
     (await admin.topics.create(NewTopic("orders", assignments=[[1, 2], [2, 3]]))).raise_for_errors()
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
         for number in range(10):
@@ -37,8 +37,8 @@ async def with_records(cluster: EmbeddedCluster, admin: Admin) -> None:
 
 
 async def test_the_cluster_is_described(admin: Admin, old_admin: Admin, cluster: EmbeddedCluster) -> None:
-    for each in (admin, old_admin):
-        described = await each.cluster.describe()
+    for client in (admin, old_admin):
+        described = await client.cluster.describe()
         assert [node.node_id for node in described.brokers] == [1, 2, 3]
         assert described.controller in described.brokers
         assert described.cluster_id == cluster.cluster_id
@@ -124,7 +124,7 @@ async def test_replicas_move_to_directories_that_their_brokers_have(admin: Admin
     here, other, elsewhere = Replica(FIRST, 1), Replica(FIRST, 3), Replica(SECOND, 2)
     results = await admin.log_dirs.alter({here: path, other: path, elsewhere: "/missing", Replica(FIRST, 9): path})
     assert list(results.done) == [here]
-    codes = {each: error.code for each, error in results.failed.items() if isinstance(error, BrokerError)}
+    codes = {item: error.code for item, error in results.failed.items() if isinstance(error, BrokerError)}
     assert codes == {
         other: ErrorCode.REPLICA_NOT_AVAILABLE,
         elsewhere: ErrorCode.LOG_DIR_NOT_FOUND,
@@ -139,7 +139,7 @@ async def test_records_are_deleted_from_the_start(admin: Admin, cluster: Embedde
     with pytest.raises(UnknownTopic):
         results[MISSING]
     begin = await admin.offsets.list({FIRST: OffsetSpec.EARLIEST, SECOND: OffsetSpec.EARLIEST})
-    assert [found.offset for found in begin.raise_for_errors().values() if found] == [4, 10]
+    assert [offset.offset for offset in begin.raise_for_errors().values() if offset] == [4, 10]
     with pytest.raises(OffsetOutOfRange):
         (await admin.records.delete({FIRST: 99})).raise_for_errors()
 
@@ -148,8 +148,8 @@ async def test_offsets_are_found_by_time_and_by_every_special_offset(admin: Admi
     await with_records(cluster, admin)
 
     async def offset(spec: OffsetSpec | int) -> int | None:
-        found = (await admin.offsets.list({FIRST: spec}, isolation_level="read_committed"))[FIRST]
-        return None if found is None else found.offset
+        result = (await admin.offsets.list({FIRST: spec}, isolation_level="read_committed"))[FIRST]
+        return None if result is None else result.offset
 
     assert await offset(OffsetSpec.EARLIEST) == 0
     assert await offset(OffsetSpec.LATEST) == 10

@@ -82,8 +82,10 @@ async def test_the_settings_of_a_broker_are_described_by_that_broker(admin: Admi
     brokers = [ConfigResource.broker(node_id) for node_id in (1, 2, 3)]
     (await admin.configs.alter({brokers[1]: {"log.retention.ms": 5}})).raise_for_errors()
     (await admin.configs.alter({ConfigResource.all_brokers(): {"log.retention.ms": 9}})).raise_for_errors()
-    found = (await admin.configs.describe([*brokers, ConfigResource.all_brokers()])).raise_for_errors()
-    values = [(settings["log.retention.ms"].value, settings["log.retention.ms"].source) for settings in found.values()]
+    settings_of = (await admin.configs.describe([*brokers, ConfigResource.all_brokers()])).raise_for_errors()
+    values = [
+        (settings["log.retention.ms"].value, settings["log.retention.ms"].source) for settings in settings_of.values()
+    ]
     everywhere = ("9", ConfigSource.ALL_BROKERS)
     assert values == [everywhere, ("5", ConfigSource.BROKER), everywhere, everywhere]
     with pytest.raises(BrokerError, match="broker 9 is not in the cluster, which has 1, 2, 3"):

@@ -121,11 +121,11 @@ CALLS: dict[str, tuple[Call | None, Call]] = {
 """What each call needs before, and the call."""
 
 
-def plain(found: Any) -> object:
+def plain(result: Any) -> object:
     """Return a result that can be compared: an error and a topic's id are new in each one."""
-    if not isinstance(found, Results):
-        return found
-    return [(key, getattr(value, "name", value)) for key, value in found.done.items()], list(found.failed)
+    if not isinstance(result, Results):
+        return result
+    return [(key, getattr(value, "name", value)) for key, value in result.done.items()], list(result.failed)
 
 
 @pytest.fixture
@@ -181,8 +181,8 @@ async def test_a_call_about_tokens_that_is_cancelled_can_be_repeated() -> None:
             assert all(map(len, await at_every_turn(lambda: admin.tokens.describe())))
             created = await at_every_turn(lambda: admin.tokens.create(lifetime=60))
             await admin.tokens.expire(created[-1].hmac)
-            for each in await admin.tokens.describe():
-                await admin.tokens.expire(each.hmac)
+            for token in await admin.tokens.describe():
+                await admin.tokens.expire(token.hmac)
             assert await admin.tokens.describe() == ()
             await until_no_other_tasks(tasks)
 

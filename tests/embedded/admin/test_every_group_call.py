@@ -35,42 +35,44 @@ async def make_groups(admin: Admin) -> None:
 
 
 CALLS: dict[str, tuple[Call, Callable[[Any], Any], Any]] = {
-    "Groups.list": (lambda admin: admin.groups.list(), lambda found: [each.group_id for each in found], ["g", "s"]),
-    "Groups.describe": (lambda admin: admin.groups.describe("g"), lambda found: found["g"].members, ()),
+    "Groups.list": (lambda admin: admin.groups.list(), lambda groups: [group.group_id for group in groups], ["g", "s"]),
+    "Groups.describe": (lambda admin: admin.groups.describe("g"), lambda groups: groups["g"].members, ()),
     "Groups.coordinators": (
-        lambda admin: admin.groups.coordinators("g"), lambda found: found["g"].node_id in (1, 2, 3), True,
+        lambda admin: admin.groups.coordinators("g"), lambda nodes: nodes["g"].node_id in (1, 2, 3), True,
     ),
-    "Groups.offsets": (lambda admin: admin.groups.offsets("g"), lambda found: found["g"][FIRST].offset, 3),
-    "Groups.lag": (lambda admin: admin.groups.lag("g"), lambda found: found["g"].total, 7),
+    "Groups.offsets": (lambda admin: admin.groups.offsets("g"), lambda offsets: offsets["g"][FIRST].offset, 3),
+    "Groups.lag": (lambda admin: admin.groups.lag("g"), lambda lags: lags["g"].total, 7),
     "Groups.alter_offsets": (
-        lambda admin: admin.groups.alter_offsets("g", {FIRST: 3}), lambda found: list(found.done), [FIRST],
+        lambda admin: admin.groups.alter_offsets("g", {FIRST: 3}), lambda results: list(results.done), [FIRST],
     ),
     "Groups.delete_offsets": (
-        lambda admin: admin.groups.delete_offsets("g", [FIRST]), lambda found: list(found.done), [FIRST],
+        lambda admin: admin.groups.delete_offsets("g", [FIRST]), lambda results: list(results.done), [FIRST],
     ),
     "Groups.reset_offsets": (
         lambda admin: admin.groups.reset_offsets("g", Reset.to_earliest(), topics=["orders"]),
-        lambda found: found[FIRST].after,
+        lambda moves: moves[FIRST].after,
         0,
     ),
-    "Groups.delete": (lambda admin: admin.groups.delete("g"), lambda found: list(found.done), ["g"]),
+    "Groups.delete": (lambda admin: admin.groups.delete("g"), lambda results: list(results.done), ["g"]),
     "ShareGroups.list": (
-        lambda admin: admin.share_groups.list(), lambda found: [each.group_id for each in found], ["s"],
+        lambda admin: admin.share_groups.list(), lambda groups: [group.group_id for group in groups], ["s"],
     ),
-    "ShareGroups.describe": (lambda admin: admin.share_groups.describe("s"), lambda found: found["s"].members, ()),
-    "ShareGroups.offsets": (lambda admin: admin.share_groups.offsets("s"), lambda found: found["s"][FIRST].offset, 3),
+    "ShareGroups.describe": (lambda admin: admin.share_groups.describe("s"), lambda groups: groups["s"].members, ()),
+    "ShareGroups.offsets": (
+        lambda admin: admin.share_groups.offsets("s"), lambda offsets: offsets["s"][FIRST].offset, 3,
+    ),
     "ShareGroups.alter_offsets": (
-        lambda admin: admin.share_groups.alter_offsets("s", {FIRST: 3}), lambda found: list(found.done), [FIRST],
+        lambda admin: admin.share_groups.alter_offsets("s", {FIRST: 3}), lambda results: list(results.done), [FIRST],
     ),
     "ShareGroups.delete_offsets": (
-        lambda admin: admin.share_groups.delete_offsets("s", "orders"), lambda found: list(found.done), ["orders"],
+        lambda admin: admin.share_groups.delete_offsets("s", "orders"), lambda results: list(results.done), ["orders"],
     ),
     "ShareGroups.reset_offsets": (
         lambda admin: admin.share_groups.reset_offsets("s", Reset.to_earliest(), topics=["orders"]),
-        lambda found: found[FIRST].after,
+        lambda moves: moves[FIRST].after,
         0,
     ),
-    "ShareGroups.delete": (lambda admin: admin.share_groups.delete("s"), lambda found: list(found.done), ["s"]),
+    "ShareGroups.delete": (lambda admin: admin.share_groups.delete("s"), lambda results: list(results.done), ["s"]),
 }  # fmt: skip
 """The calls, the part of their results that is checked, and its value."""
 

@@ -35,9 +35,9 @@ LOOKUPS: dict[str, Callable[[Transactions], Awaitable[object]]] = {
 }
 
 
-def plain(found: object) -> object:
+def plain(result: object) -> object:
     """Return a value that can be compared."""
-    return (found.done, found.failed) if isinstance(found, Results) else found
+    return (result.done, result.failed) if isinstance(result, Results) else result
 
 
 @covers("Transactions.list", "Transactions.coordinators", "Transactions.describe")
@@ -95,8 +95,8 @@ async def test_a_cancelled_abort_of_a_transaction_can_be_repeated(
     hanging: list[ProducerState] = []
 
     async def all_open() -> list[ProducerState]:
-        found = (await admin.transactions.describe_producers([HERE]))[HERE]
-        return [each for each in found if each.start_offset is not None]
+        producers = (await admin.transactions.describe_producers([HERE]))[HERE]
+        return [producer for producer in producers if producer.start_offset is not None]
 
     async def abort() -> None:
         (producer,) = hanging
@@ -124,8 +124,8 @@ async def test_a_cancelled_abort_of_a_transaction_can_be_repeated(
     assert await all_open() == []
     await until_no_other_tasks(tasks)
     async with TransactionalPeer(cluster, "reader") as reader:
-        found = await reader.fetch("t")
-        assert found.last_stable_offset == found.high_watermark
+        partition = await reader.fetch("t")
+        assert partition.last_stable_offset == partition.high_watermark
         assert await reader.read("t") == []
 
 

@@ -89,13 +89,15 @@ async def test_stale_leaders_are_looked_up_again(admin: Admin, cluster: Embedded
     cluster.on(ListOffsetsRequest, topic="orders", partition=3, times=2).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     results = await admin.offsets.list(dict.fromkeys(ORDERS, OffsetSpec.LATEST))
     assert list(results.raise_for_errors()) == ORDERS
-    asked = [
+    requested = [
         TopicPartition(topic.name, partition.partition_index)
         for exchange in cluster.history.of(ListOffsetsRequest)
         for topic in exchange.request.topics  # type: ignore[attr-defined]
         for partition in topic.partitions
     ]
-    assert {asked.count(each) for each in ORDERS if each.partition != 3} == {1}, "only what failed is asked again"
+    assert {requested.count(partition) for partition in ORDERS if partition.partition != 3} == {1}, (
+        "only what failed is asked again"
+    )
 
 
 async def test_many_calls_in_a_row_do_not_wait_for_metadata_each(admin: Admin, cluster: EmbeddedCluster) -> None:
@@ -134,8 +136,8 @@ async def test_a_group_without_a_coordinator_delays_no_other(admin: Admin, clust
     admin._client.forget_coordinator("sales")
     cluster.on(FindCoordinatorRequest, nth=2, times=None).fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     described = await admin.groups.describe(["sales", "billing"], timeout=5.0)
-    (found,) = described.done
-    (missed,) = {"sales", "billing"} - {found}
+    (described_group,) = described.done
+    (missed,) = {"sales", "billing"} - {described_group}
     with pytest.raises(KafkaTimeout, match=rf"'{missed}'.*COORDINATOR_NOT_AVAILABLE"):
         described[missed]
 
@@ -146,7 +148,7 @@ async def test_a_silent_broker_delays_only_its_own_items(admin: Admin, cluster: 
     cluster.on(ListOffsetsRequest, node=3, times=3).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     results = await admin.offsets.list(dict.fromkeys(ORDERS[:3], OffsetSpec.LATEST), timeout=10.0)
     assert list(results.done) == [ORDERS[0], ORDERS[2]]
-    assert len([each for each in cluster.history.of(ListOffsetsRequest) if each.node_id == 2]) == 1
+    assert len([exchange for exchange in cluster.history.of(ListOffsetsRequest) if exchange.node_id == 2]) == 1
     with pytest.raises(KafkaTimeout, match=r"orders-1 did not succeed within 10 s"):
         results[ORDERS[1]]
 

@@ -22,7 +22,7 @@ FIRST, SECOND = ORDERS[:2]
 
 @asynccontextmanager
 async def two_members(cluster: EmbeddedCluster) -> AsyncIterator[list[Consumer]]:
-    """A stable group of two members with the six partitions of ``orders``."""
+    """Yield a stable group of two members with the six partitions of ``orders``."""
     async with AsyncExitStack() as stack:
         members = [
             await stack.enter_async_context(member_of(cluster, client_id=name, auto_commit=False))
@@ -33,7 +33,7 @@ async def two_members(cluster: EmbeddedCluster) -> AsyncIterator[list[Consumer]]
 
 
 async def with_records(cluster: EmbeddedCluster, admin: Admin, count: int = 10, **settings: Any) -> None:
-    """A topic of six partitions with this many records in each, a second apart."""
+    """Create a topic of six partitions with this many records in each, a second apart."""
     (await admin.topics.create(NewTopic("orders", 6))).raise_for_errors()
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
         for number in range(count):
@@ -72,9 +72,9 @@ async def test_repeated_lists_do_not_wait_for_the_pace_of_metadata(admin: Admin)
 async def test_coordinators_are_found_also_for_groups_that_do_not_exist(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin, 1)
     await make_group(admin, "billing")
-    found = (await admin.groups.coordinators(["billing", "none"])).raise_for_errors()
-    assert found["billing"] == (await admin.groups.describe("billing"))["billing"].coordinator
-    assert found["none"].node_id in (1, 2, 3)
+    coordinators = (await admin.groups.coordinators(["billing", "none"])).raise_for_errors()
+    assert coordinators["billing"] == (await admin.groups.describe("billing"))["billing"].coordinator
+    assert coordinators["none"].node_id in (1, 2, 3)
     others = (await admin.transactions.coordinators("orders-1")).raise_for_errors()
     assert others["orders-1"].node_id in (1, 2, 3)
 
@@ -105,14 +105,14 @@ async def test_members_are_described_with_their_assignments(admin: Admin, cluste
     assert (group.state, group.type, group.protocol_type) == (GroupState.STABLE, GroupType.CLASSIC, "consumer")
     assert group.strategy == "range"
     assert {member.client_id: member.assignment for member in group.members} == owned
-    assert sorted(each for assignment in owned.values() for each in assignment) == ORDERS
+    assert sorted(partition for assignment in owned.values() for partition in assignment) == ORDERS
     assert {member.topics for member in group.members} == {("orders",)}
 
 
 async def test_a_missing_group_is_not_found(admin: Admin, old_admin: Admin) -> None:
-    for each in (admin, old_admin):
+    for client in (admin, old_admin):
         with pytest.raises(BrokerError) as caught:
-            (await each.groups.describe("missing"))["missing"]
+            (await client.groups.describe("missing"))["missing"]
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -131,8 +131,8 @@ async def test_only_empty_groups_are_deleted(admin: Admin, cluster: EmbeddedClus
 
 async def test_offsets_are_committed_listed_and_deleted(admin: Admin, cluster: EmbeddedCluster) -> None:
     await with_records(cluster, admin)
-    given: dict[TopicPartition, OffsetAndMetadata | int] = {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: 4}
-    (await admin.groups.alter_offsets("billing", given)).raise_for_errors()
+    offsets: dict[TopicPartition, OffsetAndMetadata | int] = {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: 4}
+    (await admin.groups.alter_offsets("billing", offsets)).raise_for_errors()
     results = await admin.groups.offsets(["billing", "missing"])
     assert results["billing"] == {FIRST: OffsetAndMetadata(3, "note", 0), SECOND: OffsetAndMetadata(4)}
     assert results["missing"] == {}
@@ -175,10 +175,10 @@ async def test_offsets_of_a_group_are_reset(admin: Admin, cluster: EmbeddedClust
     await make_group(admin, "billing")
     planned = await admin.groups.reset_offsets("billing", to, dry_run=True)
     assert {(move.before, move.after) for move in planned.raise_for_errors().values()} == {(5, after)}
-    assert {each.offset for each in (await admin.groups.offsets("billing"))["billing"].values()} == {5}
+    assert {offset.offset for offset in (await admin.groups.offsets("billing"))["billing"].values()} == {5}
     moved = await admin.groups.reset_offsets("billing", to)
     assert moved.raise_for_errors() == planned.done
-    assert {each.offset for each in (await admin.groups.offsets("billing"))["billing"].values()} == {after}
+    assert {offset.offset for offset in (await admin.groups.offsets("billing"))["billing"].values()} == {after}
 
 
 async def test_offsets_of_a_group_are_reset_from_a_file(admin: Admin, cluster: EmbeddedCluster, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_lag_is_the_number_of_unread_records(admin: Admin, cluster: Embedd
     group = results["workers"]
     assert [partition.partition for partition in group.partitions] == ORDERS
     committed = [partition for partition in group.partitions if partition.committed is not None]
-    assert [(each.committed, each.end, each.lag) for each in committed] == [(4, 10, 6)]
+    assert [(partition.committed, partition.end, partition.lag) for partition in committed] == [(4, 10, 6)]
     assert group.total == 6
     assert {partition.member.client_id for partition in group.partitions if partition.member} == {"left", "right"}
     assert list(results.failed) == ["missing"]
@@ -285,8 +285,8 @@ async def test_members_are_removed_by_their_ids(admin: Admin, old_admin: Admin, 
         assert (list(removed.done), list(removed.failed)) == ([first.member_id], ["unknown"])
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             removed["unknown"]
-        left = (await admin.groups.describe("workers"))["workers"].members
-        assert first.member_id not in {each.member_id for each in left}
+        members = (await admin.groups.describe("workers"))["workers"].members
+        assert first.member_id not in {member.member_id for member in members}
         with pytest.raises(UnsupportedVersion, match="removing members of groups"):
             (await old_admin.groups.remove_members("workers", [second.member_id])).raise_for_errors()
 

@@ -54,7 +54,7 @@ async def test_a_token_is_created_renewed_and_expired(alice: Admin) -> None:
 async def test_only_the_owner_and_the_renewers_see_and_renew_a_token(alice: Admin, bob: Admin) -> None:
     private = await alice.tokens.create()
     shared = await alice.tokens.create(renewers=["User:bob"])
-    assert [each.token_id for each in await bob.tokens.describe("User:alice")] == [shared.token_id]
+    assert [token.token_id for token in await bob.tokens.describe("User:alice")] == [shared.token_id]
     assert await bob.tokens.describe("User:bob") == ()
     await bob.tokens.renew(shared.hmac)
     with pytest.raises(BrokerError) as caught:
@@ -71,11 +71,11 @@ async def test_a_token_for_another_owner_requires_an_acl(cluster: EmbeddedCluste
     token = await alice.tokens.create(owner="User:bob")
     assert (token.owner, token.requester) == ("User:bob", "User:alice")
     assert await alice.tokens.describe() == ()
-    assert [each.token_id for each in await bob.tokens.describe()] == [token.token_id]
+    assert [visible.token_id for visible in await bob.tokens.describe()] == [token.token_id]
     cluster.authorizer.acls.create(
         AclBinding(AclResourceType.USER, "User:bob", "User:alice", AclOperation.DESCRIBE_TOKENS)
     )
-    assert [each.token_id for each in await alice.tokens.describe()] == [token.token_id]
+    assert [visible.token_id for visible in await alice.tokens.describe()] == [token.token_id]
 
 
 async def test_an_expired_token_cannot_be_renewed(cluster: EmbeddedCluster, alice: Admin) -> None:

@@ -13,21 +13,24 @@ from aiokafka_lite.errors import ErrorCode, InvalidTopic, UnknownTopic, Unsuppor
 
 
 async def test_a_topic_is_created_as_requested(admin: Admin) -> None:
-    wanted = NewTopic("orders", partitions=4, replication_factor=2, configs={"retention.ms": 1000})
-    made = (await admin.topics.create(wanted))["orders"]
-    assert (made.partitions, made.replication_factor) == (4, 2)
-    assert made.configs is not None
-    assert (made.configs["retention.ms"].value, made.configs["retention.ms"].source) == ("1000", ConfigSource.TOPIC)
-    found = (await admin.topics.describe("orders"))["orders"]
-    assert found.topic_id == made.topic_id
-    assert [len(partition.replicas) for partition in found.partitions] == [2, 2, 2, 2]
-    assert all(partition.leader in partition.in_sync for partition in found.partitions)
+    topic = NewTopic("orders", partitions=4, replication_factor=2, configs={"retention.ms": 1000})
+    created = (await admin.topics.create(topic))["orders"]
+    assert (created.partitions, created.replication_factor) == (4, 2)
+    assert created.configs is not None
+    assert (created.configs["retention.ms"].value, created.configs["retention.ms"].source) == (
+        "1000",
+        ConfigSource.TOPIC,
+    )
+    described = (await admin.topics.describe("orders"))["orders"]
+    assert described.topic_id == created.topic_id
+    assert [len(partition.replicas) for partition in described.partitions] == [2, 2, 2, 2]
+    assert all(partition.leader in partition.in_sync for partition in described.partitions)
 
 
 async def test_replicas_are_created_where_they_are_assigned(admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", assignments=[[3, 1], [2, 3]]))
-    found = (await admin.topics.describe("orders"))["orders"]
-    assert [(partition.leader, partition.replicas) for partition in found.partitions] == [(3, (3, 1)), (2, (2, 3))]
+    described = (await admin.topics.describe("orders"))["orders"]
+    assert [(partition.leader, partition.replicas) for partition in described.partitions] == [(3, (3, 1)), (2, (2, 3))]
 
 
 async def test_validating_creates_nothing(admin: Admin) -> None:
@@ -53,9 +56,9 @@ async def test_one_invalid_topic_does_not_affect_the_others(admin: Admin) -> Non
 
 
 async def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
-    made = (await admin.topics.create(["by-name", "by-id", "kept"])).raise_for_errors()
+    created = (await admin.topics.create(["by-name", "by-id", "kept"])).raise_for_errors()
     unknown = uuid.uuid4()
-    topic_id = made["by-id"].topic_id
+    topic_id = created["by-id"].topic_id
     assert topic_id is not None
     results = await admin.topics.delete(["by-name", topic_id, unknown, "missing"])
     assert list(results.done) == ["by-name", topic_id]
@@ -75,9 +78,9 @@ async def test_partitions_are_added_up_to_a_total(admin: Admin) -> None:
         "shrinks": ErrorCode.INVALID_PARTITIONS,
         "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    found = (await admin.topics.describe(["grows", "placed"])).raise_for_errors()
-    assert len(found["grows"].partitions) == 3
-    assert found["placed"].partitions[1].replicas == (2,)
+    described = (await admin.topics.describe(["grows", "placed"])).raise_for_errors()
+    assert len(described["grows"].partitions) == 3
+    assert described["placed"].partitions[1].replicas == (2,)
 
 
 async def test_an_unknown_topic_is_not_created_by_describing_it(admin: Admin, cluster: EmbeddedCluster) -> None:
@@ -99,8 +102,10 @@ async def test_topics_are_described_by_id(admin: Admin) -> None:
 
 async def test_results_of_many_items_have_a_short_repr(admin: Admin) -> None:
     await admin.topics.create([NewTopic(f"t{number:02}", partitions=50) for number in range(12)])
-    found = await admin.topics.describe([f"t{number:02}" for number in range(12)] + [f"missing-{n}" for n in range(9)])
-    text = repr(found)
+    results = await admin.topics.describe(
+        [f"t{number:02}" for number in range(12)] + [f"missing-{n}" for n in range(9)]
+    )
+    text = repr(results)
     assert len(text) < 3_000
     assert "'t00': TopicDescription(" in text
     assert "and 7 more" in text
@@ -114,8 +119,10 @@ async def test_pages_have_at_most_their_size(admin: Admin, named: list[str] | No
     pages = [page async for page in admin.topics.pages(named, size=2)]
     sizes = [sum(len(topic.partitions) for topic in page) for page in pages]
     assert sizes == [2, 2, 2, 2, 1]
-    found = [(topic.name, partition.partition) for page in pages for topic in page for partition in topic.partitions]
-    assert found == [*(("a", n) for n in range(3)), *(("b", n) for n in range(5)), ("c", 0)]
+    partitions = [
+        (topic.name, partition.partition) for page in pages for topic in page for partition in topic.partitions
+    ]
+    assert partitions == [*(("a", n) for n in range(3)), *(("b", n) for n in range(5)), ("c", 0)]
 
 
 async def test_pages_of_a_missing_topic_raise_its_error(admin: Admin) -> None:

@@ -42,9 +42,9 @@ async def test_settings_are_described(config_resource: Any, cluster: EmbeddedClu
     assert entries[0][5][0] == ("retention.ms", "1000", 1)
     assert of_topics.resources[1][0] == 3
     assert of_topics.to_object()["resources"][0]["config_entries"][0]["config_value"] == "1000"
-    (found,) = of_broker.resources
-    assert (found[0], found[2], found[3]) == (0, 4, "1")
-    assert len(found[4]) > 100
+    (resource,) = of_broker.resources
+    assert (resource[0], resource[2], resource[3]) == (0, 4, "1")
+    assert len(resource[4]) > 100
 
 
 async def test_settings_that_are_not_named_return_to_their_defaults(config_resource: Any, admin: Any) -> None:
@@ -73,16 +73,16 @@ async def test_resources_are_described_each_with_its_own_names(
     orders = config_resource.ConfigResource("topic", "orders", {"max.message.bytes": None})
     bills = config_resource.ConfigResource("topic", "bills", {"retention.ms": None})
     (response,) = await admin.describe_configs([orders, bills])
-    found = [(resource[3], [entry[:2] for entry in resource[4]]) for resource in response.resources]
-    assert found == [("orders", [("max.message.bytes", "1048588")]), ("bills", [("retention.ms", "1000")])]
+    entries = [(resource[3], [entry[:2] for entry in resource[4]]) for resource in response.resources]
+    assert entries == [("orders", [("max.message.bytes", "1048588")]), ("bills", [("retention.ms", "1000")])]
 
 
 async def test_settings_of_several_resources_are_set(
     config_resource: Any, cluster: EmbeddedCluster, admin: Any
 ) -> None:
     await cluster.create_topic("bills")
-    given = {"bills": {"retention.ms": "1000"}, "none": {}, "orders": {"retention.ms": "2000"}}
-    resources = [config_resource.ConfigResource("topic", name, configs) for name, configs in given.items()]
+    configs_of = {"bills": {"retention.ms": "1000"}, "none": {}, "orders": {"retention.ms": "2000"}}
+    resources = [config_resource.ConfigResource("topic", name, configs) for name, configs in configs_of.items()]
     responses = await admin.alter_configs(resources)
     assert [(resource[0], resource[3]) for resource in responses[0].resources] == [
         (0, "bills"),
@@ -127,8 +127,8 @@ async def test_groups_are_described(library: Any, cluster: EmbeddedCluster, admi
         # One topic with the partitions 0 and 1, as Kafka's clients write it.
         assert assignment[:24] == b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0"
         assert groups["none"][:6] == (0, "none", "Dead", "", "", [])
-        found = {group["group"]: group for response in responses for group in response.to_object()["groups"]}
-        assert found["billing"]["members"][0]["client_id"] == "b"
+        groups_by_name = {group["group"]: group for response in responses for group in response.to_object()["groups"]}
+        assert groups_by_name["billing"]["members"][0]["client_id"] == "b"
 
 
 async def test_the_coordinator_of_a_group_is_found_and_lists_the_group(
@@ -146,7 +146,7 @@ async def test_the_coordinator_of_a_group_is_found_and_lists_the_group(
 @pytest.mark.parametrize("module", ["client", "config_resource", "new_partitions", "new_topic", "records_to_delete"])
 def test_modules_of_the_admin_client_have_the_same_names(module: str) -> None:
     theirs = importlib.import_module(f"aiokafka.admin.{module}")
-    names = [name for name, each in vars(theirs).items() if getattr(each, "__module__", "") == theirs.__name__]
+    names = [name for name, value in vars(theirs).items() if getattr(value, "__module__", "") == theirs.__name__]
     ours = importlib.import_module("aiokafka_lite.compat.aiokafka.admin")
     assert names
     assert all(hasattr(ours, name) for name in names)

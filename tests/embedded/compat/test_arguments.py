@@ -27,7 +27,7 @@ async def outcome(call: Callable[[], Any]) -> str:
 
 async def test_wrong_arguments_of_a_consumer(library: Any, cluster: EmbeddedCluster) -> None:
     servers = cluster.bootstrap_servers
-    known, strange = library.TopicPartition("orders", 0), library.TopicPartition("orders", 7)
+    present, strange = library.TopicPartition("orders", 0), library.TopicPartition("orders", 7)
     settings = {"bootstrap_servers": servers, "group_id": "billing"}
     async with (
         library.AIOKafkaConsumer("orders", **settings) as consumer,
@@ -44,12 +44,12 @@ async def test_wrong_arguments_of_a_consumer(library: Any, cluster: EmbeddedClus
             "read many of a number": ("AssertionError", lambda: consumer.getmany(1)),
             "the end of a strange partition": ("AssertionError", lambda: consumer.last_stable_offset(strange)),
             "pause a strange partition": ("IllegalStateError", lambda: consumer.pause(strange)),
-            "a time before the epoch": ("ValueError", lambda: consumer.offsets_for_times({known: -1})),
+            "a time before the epoch": ("ValueError", lambda: consumer.offsets_for_times({present: -1})),
             "commit nothing": ("ValueError", lambda: consumer.commit({})),
             "commit a text": ("ValueError", lambda: consumer.commit("offsets")),
-            "commit three values": ("ValueError", lambda: consumer.commit({known: (1, "note", 2)})),
+            "commit three values": ("ValueError", lambda: consumer.commit({present: (1, "note", 2)})),
             "commit a topic": ("TypeError", lambda: consumer.commit({"orders": 1})),
-            "commit a note of bytes": ("TypeError", lambda: consumer.commit({known: (1, b"note")})),
+            "commit a note of bytes": ("TypeError", lambda: consumer.commit({present: (1, b"note")})),
             "commit a strange partition": ("IllegalStateError", lambda: consumer.commit({strange: 1})),
             "commit without a subscription": ("IllegalStateError", lambda: idle.commit()),
             "seek without a subscription": ("AssertionError", lambda: idle.seek_to_end()),

@@ -35,15 +35,15 @@ def lowest_rank_first(library: Any, rank: int, assigned: list[Any]) -> Any:
 
         def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
             first = min(members, key=lambda member: members[member].user_data)
-            made = {}
+            assignments = {}
             for member in members:
                 numbers = sorted(cluster.partitions_for_topic("orders")) if member == first else []
                 listed = [("orders", numbers)] if numbers else []
-                made[member] = protocol.ConsumerProtocolMemberAssignment(0, listed, b"of %d" % len(members))
-            return made
+                assignments[member] = protocol.ConsumerProtocolMemberAssignment(0, listed, b"of %d" % len(members))
+            return assignments
 
         def on_assignment(self, assignment: Any) -> None:
-            assigned.append(([tuple(each) for each in assignment.assignment], assignment.user_data))
+            assigned.append(([tuple(topic) for topic in assignment.assignment], assignment.user_data))
             assert [tuple(partition) for partition in assignment.partitions()] == [
                 (topic, number) for topic, numbers in assignment.assignment for number in numbers
             ]
@@ -67,7 +67,7 @@ async def test_an_assignor_of_the_program_assigns_partitions(library: Any, clust
         async with asyncio.timeout(DEADLINE):
             while len(assigned[2]) < 2:
                 await members[2].getmany(timeout_ms=10)
-        assert {each.partition for each in members[1].assignment()} == {0, 1}
+        assert {partition.partition for partition in members[1].assignment()} == {0, 1}
         assert members[2].assignment() == set()
     assert assigned == {
         2: [([("orders", [0, 1])], b"of 1"), ([], b"of 2")],
@@ -102,7 +102,7 @@ async def test_an_assignor_may_extend_one_of_aiokafka(library: Any, cluster: Emb
         partition_assignment_strategy=[Counted],
     )
     async with consumer:
-        assert {each.partition for each in consumer.assignment()} == {0, 1}
+        assert {partition.partition for partition in consumer.assignment()} == {0, 1}
     assert calls == [["orders"]]
 
 
@@ -133,4 +133,4 @@ async def test_members_with_an_extended_sticky_assignor_keep_partitions(library:
         await join()
         before = [member.assignment() for member in members]
         await join()
-        assert [each.assignment() < owned for each, owned in zip(members, before, strict=False)] == [True, True]
+        assert [member.assignment() < owned for member, owned in zip(members, before, strict=False)] == [True, True]

@@ -23,15 +23,18 @@ async def test_a_health_check_fetches_metadata(library: Any, cluster: EmbeddedCl
     await admin.start()
     try:
         for client in (producer.client, consumer._client, admin._client):
-            found = await client.fetch_all_metadata()
-            assert found.topics() == {"orders"}
-            assert found.partitions_for_topic("orders") == {0, 1}
-            assert found.partitions_for_topic("bills") is None
-            assert {(broker.nodeId, broker.host) for broker in found.brokers()} == {(1, "127.0.0.1"), (2, "127.0.0.1")}
+            cluster_metadata = await client.fetch_all_metadata()
+            assert cluster_metadata.topics() == {"orders"}
+            assert cluster_metadata.partitions_for_topic("orders") == {0, 1}
+            assert cluster_metadata.partitions_for_topic("bills") is None
+            assert {(broker.nodeId, broker.host) for broker in cluster_metadata.brokers()} == {
+                (1, "127.0.0.1"),
+                (2, "127.0.0.1"),
+            }
             partition = library.TopicPartition("orders", 1)
-            leader = found.leader_for_partition(partition)
+            leader = cluster_metadata.leader_for_partition(partition)
             assert leader == cluster.leader_of("orders", 1)
-            assert partition in found.partitions_for_broker(leader)
+            assert partition in cluster_metadata.partitions_for_broker(leader)
     finally:
         await admin.close()
         await consumer.stop()
@@ -41,12 +44,12 @@ async def test_a_health_check_fetches_metadata(library: Any, cluster: EmbeddedCl
 async def test_the_brokers_of_a_started_client_are_known(library: Any, cluster: EmbeddedCluster) -> None:
     async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         await producer.send_and_wait("orders", b"two coffees")
-        known = producer.client.cluster
-        assert {broker.nodeId for broker in known.brokers()} == {1, 2}
-        assert {str(broker.port) for broker in known.brokers()} <= set(
+        metadata = producer.client.cluster
+        assert {broker.nodeId for broker in metadata.brokers()} == {1, 2}
+        assert {str(broker.port) for broker in metadata.brokers()} <= set(
             cluster.bootstrap_servers.replace(",", ":").split(":")
         )
-        assert known.partitions_for_topic("orders") == {0, 1}
+        assert metadata.partitions_for_topic("orders") == {0, 1}
         assert await producer.client.force_metadata_update()
         assert "orders" in producer.client.cluster.topics()
 

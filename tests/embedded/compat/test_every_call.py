@@ -88,8 +88,8 @@ async def test_a_read_that_is_cancelled_loses_and_repeats_nothing(
     async with consumer_of(cluster, "orders", group_id=group) as consumer:
 
         async def call() -> None:
-            found = await READS[name](consumer)
-            records = [each for some in found.values() for each in some] if isinstance(found, dict) else [found]
+            result = await READS[name](consumer)
+            records = [record for some in result.values() for record in some] if isinstance(result, dict) else [result]
             seen.extend(record.offset for record in records)
 
         async def before() -> None:
@@ -119,16 +119,16 @@ async def looked_up_position(consumer: AIOKafkaConsumer[Any, Any]) -> int:
 
 
 ASKS: dict[str, tuple[Callable[[AIOKafkaConsumer[Any, Any]], Awaitable[object]], object]] = {
-    "commit": (lambda each: each.commit({FIRST: 3}), None),
-    "committed": (lambda each: each.committed(FIRST), 3),
-    "topics": (lambda each: each.topics(), {"orders", "dishes"}),
-    "position": (lambda each: looked_up_position(each), 3),
-    "seek_to_beginning": (lambda each: each.seek_to_beginning(FIRST), True),
-    "seek_to_end": (lambda each: each.seek_to_end(FIRST), True),
-    "seek_to_committed": (lambda each: each.seek_to_committed(FIRST), {FIRST: 3}),
-    "beginning_offsets": (lambda each: each.beginning_offsets([FIRST]), {FIRST: 0}),
-    "end_offsets": (lambda each: each.end_offsets([FIRST]), {FIRST: 4}),
-    "offsets_for_times": (lambda each: each.offsets_for_times({FIRST: 9_999_999_999_999}), {FIRST: None}),
+    "commit": (lambda consumer: consumer.commit({FIRST: 3}), None),
+    "committed": (lambda consumer: consumer.committed(FIRST), 3),
+    "topics": (lambda consumer: consumer.topics(), {"orders", "dishes"}),
+    "position": (lambda consumer: looked_up_position(consumer), 3),
+    "seek_to_beginning": (lambda consumer: consumer.seek_to_beginning(FIRST), True),
+    "seek_to_end": (lambda consumer: consumer.seek_to_end(FIRST), True),
+    "seek_to_committed": (lambda consumer: consumer.seek_to_committed(FIRST), {FIRST: 3}),
+    "beginning_offsets": (lambda consumer: consumer.beginning_offsets([FIRST]), {FIRST: 0}),
+    "end_offsets": (lambda consumer: consumer.end_offsets([FIRST]), {FIRST: 4}),
+    "offsets_for_times": (lambda consumer: consumer.offsets_for_times({FIRST: 9_999_999_999_999}), {FIRST: None}),
 }
 
 
@@ -169,7 +169,7 @@ async def test_a_consumer_whose_start_or_stop_is_cancelled_leaves_nothing(
         is_over = await cancel_after(turns, getattr(consumer, name)())
         await consumer.stop()
         await until(lambda: connections_of(cluster) == 0)
-        assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+        assert not {task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")}
         if is_over:
             break
     await until(lambda: members_of(cluster) == 0)
@@ -223,7 +223,7 @@ async def test_stop_closes_the_consumers_that_were_replaced(cluster: EmbeddedClu
         await consumer.stop()
         assert members_of(cluster) == 0
         await until(lambda: connections_of(cluster) == 0)
-        assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+        assert not {task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")}
 
 
 async def test_a_cancelled_call_does_not_keep_a_replaced_consumer_open(cluster: EmbeddedCluster) -> None:
@@ -305,7 +305,7 @@ async def test_a_producer_whose_start_or_stop_is_cancelled_leaves_nothing(cluste
             with suppress(KafkaTimeoutError):  # a cancelled stop() has not waited for the answer
                 await sent
         await until(lambda: connections_of(cluster) == 0)
-        assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+        assert not {task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")}
         if is_over:
             return
 
@@ -322,7 +322,7 @@ async def test_a_transaction_that_is_cancelled_is_whole_or_absent(
     producers: list[AIOKafkaProducer] = []
 
     async def before() -> None:
-        """A producer of the same transactional id ends the transaction that is left."""
+        """End the open transaction, by a producer of the same transactional id."""
         while producers:
             await producers.pop().stop()
         producers.append(producer_of(cluster, transactional_id="orders-1"))
@@ -387,7 +387,7 @@ async def test_a_call_of_the_admin_client_that_is_cancelled_can_be_repeated(
             pytest.fail(repr(error))
         tasks = asyncio.all_tasks()
         await at_every_turn(lambda: ADMIN[name](admin, next(names)))
-        await until(lambda: all(each.get_name().startswith("node ") for each in asyncio.all_tasks() - tasks))
+        await until(lambda: all(task.get_name().startswith("node ") for task in asyncio.all_tasks() - tasks))
         assert "orders" in await admin.list_topics()
 
 
@@ -404,7 +404,7 @@ async def test_an_admin_client_whose_start_or_close_is_cancelled_leaves_nothing(
         is_over = await cancel_after(turns, getattr(admin, name)())
         await admin.close()
         await until(lambda: connections_of(cluster) == 0)
-        assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+        assert not {task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")}
         if is_over:
             return
 
@@ -442,7 +442,7 @@ async def test_a_call_of_a_client_that_is_cancelled_can_be_repeated(cluster: Emb
     assert await CLIENT[name](clients[0]) is not False
     await close()
     await until(lambda: connections_of(cluster) == 0)
-    assert not {each for each in asyncio.all_tasks() - before if not each.get_name().startswith("node ")}
+    assert not {task for task in asyncio.all_tasks() - before if not task.get_name().startswith("node ")}
 
 
 def test_every_public_coroutine_is_covered_here() -> None:

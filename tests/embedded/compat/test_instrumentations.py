@@ -21,16 +21,22 @@ def second(key: bytes | None, partitions: list[int], available: list[int]) -> in
 
 
 @pytest.mark.parametrize(
-    ("partitioner", "key", "given", "expected"), [(None, b"a", None, 0), (None, b"a", 1, 1), (second, None, None, 1)]
+    ("partitioner", "key", "chosen_partition", "expected"),
+    [(None, b"a", None, 0), (None, b"a", 1, 1), (second, None, None, 1)],
 )
 async def test_the_partition_of_a_record_is_known_before_it_is_sent(
-    library: Any, cluster: EmbeddedCluster, partitioner: Any, key: bytes | None, given: int | None, expected: int
+    library: Any,
+    cluster: EmbeddedCluster,
+    partitioner: Any,
+    key: bytes | None,
+    chosen_partition: int | None,
+    expected: int,
 ) -> None:
     settings = {} if partitioner is None else {"partitioner": partitioner}
     async with library.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
         await producer.client._wait_on_metadata("orders")
-        assert producer._partition("orders", given, key, b"v", key, b"v") == expected
-        assert (await producer.send_and_wait("orders", b"v", key=key, partition=given)).partition == expected
+        assert producer._partition("orders", chosen_partition, key, b"v", key, b"v") == expected
+        assert (await producer.send_and_wait("orders", b"v", key=key, partition=chosen_partition)).partition == expected
 
 
 async def test_the_partition_of_a_record_without_a_key_is_not_guessed(cluster: EmbeddedCluster) -> None:
@@ -59,8 +65,8 @@ async def test_an_instrumentation_sees_each_commit(
         assert consumer._coordinator.member_id
         await consumer.commit({partition: 0})
         await consumer.commit()
-        found = await consumer._coordinator.fetch_committed_offsets([partition])
-        assert found == {partition: library.OffsetAndMetadata(0, "")}
+        committed = await consumer._coordinator.fetch_committed_offsets([partition])
+        assert committed == {partition: library.OffsetAndMetadata(0, "")}
     assert [group for group, _ in seen[:2]] == ["billing", "billing"]
     assert list(seen[0][1]) == [partition]
 

@@ -100,19 +100,19 @@ async def test_stop_logs_a_commit_that_fails(
 
 
 async def test_a_listener_finds_what_faststream_logs(library: Any, cluster: EmbeddedCluster) -> None:
-    found: list[tuple[str, set[str]]] = []
+    log: list[tuple[str, set[str]]] = []
 
     class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: set[Any]) -> None: ...
 
         def on_partitions_assigned(self, assigned: set[Any]) -> None:
             coordinator, subscription = consumer._coordinator, consumer._subscription
-            found.append((coordinator.member_id, set(subscription.topics)))
+            log.append((coordinator.member_id, set(subscription.topics)))
 
     consumer = member(library, cluster, client_id="orders-service")
     consumer.subscribe(["orders"], listener=Listener())
     async with consumer:
-        ((member_id, topics),) = found
+        ((member_id, topics),) = log
     assert member_id.startswith("orders-service-")
     assert topics == {"orders"}
 

@@ -41,8 +41,8 @@ async def test_objects_are_serialized_and_a_partitioner_chooses(library: Any, cl
     )
     async with consumer, asyncio.timeout(DEADLINE):
         records = [await consumer.getone() for _ in range(3)]
-    found = sorted((record.partition, record.offset, record.key, record.value) for record in records)
-    assert found == [(0, 0, "bb", {"x": 2}), (1, 0, "a", [1]), (1, 1, "a", None)]
+    fields = sorted((record.partition, record.offset, record.key, record.value) for record in records)
+    assert fields == [(0, 0, "bb", {"x": 2}), (1, 0, "a", [1]), (1, 1, "a", None)]
 
 
 async def test_local_state_is_kept_with_its_offsets(library: Any, cluster: EmbeddedCluster) -> None:
@@ -56,25 +56,25 @@ async def test_local_state_is_kept_with_its_offsets(library: Any, cluster: Embed
 
         class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc]
             async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-                for each in revoked:
-                    stored[each] = await consumer.position(each), state[each]
+                for partition in revoked:
+                    stored[partition] = await consumer.position(partition), state[partition]
 
             async def on_partitions_assigned(self, assigned: set[Any]) -> None:
-                for each in assigned:
-                    offset, state[each] = stored.get(each, (0, Counter()))
+                for partition in assigned:
+                    offset, state[partition] = stored.get(partition, (0, Counter()))
                     if offset:
-                        consumer.seek(each, offset)
+                        consumer.seek(partition, offset)
                     else:
-                        await consumer.seek_to_beginning(each)
+                        await consumer.seek_to_beginning(partition)
 
         await consumer.start()
         consumer.subscribe(["orders"], listener=Listener())
         async with asyncio.timeout(DEADLINE):
             while sum(counter.total() for counter in state.values()) < until:
-                for each, records in (await consumer.getmany(timeout_ms=100)).items():
-                    state[each].update(record.key for record in records)
-        for each in consumer.assignment():
-            stored[each] = await consumer.position(each), state[each]
+                for partition, records in (await consumer.getmany(timeout_ms=100)).items():
+                    state[partition].update(record.key for record in records)
+        for partition in consumer.assignment():
+            stored[partition] = await consumer.position(partition), state[partition]
         await consumer.stop()
 
     async with library.AIOKafkaProducer(bootstrap_servers=servers) as producer:
@@ -82,7 +82,7 @@ async def test_local_state_is_kept_with_its_offsets(library: Any, cluster: Embed
             for number in range(10):
                 await producer.send_and_wait("orders", b"v", key=b"%d" % (number % 3), partition=number % 2)
             await count(10 * half)
-    assert {each.partition: offset for each, (offset, _) in stored.items()} == {0: 10, 1: 10}
+    assert {partition.partition: offset for partition, (offset, _) in stored.items()} == {0: 10, 1: 10}
     assert sum((counter for _, counter in stored.values()), Counter()) == {b"0": 8, b"1": 6, b"2": 6}
 
 
@@ -100,22 +100,22 @@ async def test_records_are_processed_in_transactions(library: Any, cluster: Embe
             await consumer.commit({partition: 1})
         await consumer.seek_to_committed()
         while done < 6:
-            found = await consumer.getmany(timeout_ms=100, max_records=2)
-            attempts += bool(found)
+            batches = await consumer.getmany(timeout_ms=100, max_records=2)
+            attempts += bool(batches)
             try:
                 async with producer.transaction():
-                    for records in found.values():
+                    for records in batches.values():
                         for record in records:
                             await producer.send("bills", record.value)
-                    offsets = {each: records[-1].offset + 1 for each, records in found.items()}
+                    offsets = {partition: records[-1].offset + 1 for partition, records in batches.items()}
                     if offsets:
                         await producer.send_offsets_to_transaction(offsets, "billing")
-                    if attempts == 1 and found:
+                    if attempts == 1 and batches:
                         raise ZeroDivisionError
             except ZeroDivisionError:
                 await consumer.seek_to_committed()
                 continue
-            done += sum(map(len, found.values()))
+            done += sum(map(len, batches.values()))
     reader = library.AIOKafkaConsumer(
         "bills", bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     )
@@ -143,14 +143,14 @@ async def test_the_lag_is_the_distance_to_the_end(library: Any, cluster: Embedde
 
 async def test_records_go_through_tls_with_a_password(library: Any) -> None:
     async with EmbeddedCluster(security=Security("SASL_SSL", users={"alice": "alice-secret"})) as cluster:
-        given = cluster.client_settings()
+        client_settings = cluster.client_settings()
         settings = {
-            "bootstrap_servers": given["bootstrap_servers"],
+            "bootstrap_servers": client_settings["bootstrap_servers"],
             "security_protocol": "SASL_SSL",
             "sasl_mechanism": "SCRAM-SHA-256",
             "sasl_plain_username": "alice",
             "sasl_plain_password": "alice-secret",
-            "ssl_context": library.helpers.create_ssl_context(cafile=given["ssl_cafile"]),
+            "ssl_context": library.helpers.create_ssl_context(cafile=client_settings["ssl_cafile"]),
         }
         async with library.AIOKafkaProducer(**settings) as producer:
             await producer.send_and_wait("orders", b"soup")
@@ -164,7 +164,7 @@ async def test_a_record_of_a_batch_has_its_number_its_size_and_its_time(library:
         batch = producer.create_batch()
         first = batch.append(key=b"k", value=b"v", timestamp=1000)
         second = batch.append(key=None, value=b"x" * 70, timestamp=2000, headers=[("é", b"1"), ("n", None)])
-        assert [(each.offset, each.size, each.timestamp, each.crc) for each in (first, second)] == [
+        assert [(metadata.offset, metadata.size, metadata.timestamp, metadata.crc) for metadata in (first, second)] == [
             (0, 9, 1000, None),
             (1, 88, 2000, None),
         ]
@@ -174,7 +174,7 @@ async def test_a_record_of_a_batch_has_its_number_its_size_and_its_time(library:
         assert batch.closed()
         await (await producer.send_batch(batch, "orders", partition=0))
     written = cluster.records("orders", 0)
-    assert [each.timestamp for each in written] == [1000, 2000, 0]
+    assert [record.timestamp for record in written] == [1000, 2000, 0]
 
 
 async def test_an_exception_of_a_partitioner_is_raised_by_the_send(library: Any, cluster: EmbeddedCluster) -> None:
@@ -259,7 +259,7 @@ async def test_a_partition_without_a_committed_offset_keeps_its_position(
             await consumer.getone()
         await consumer.commit({first: 1})
         assert await consumer.seek_to_committed() == {first: 1, second: None}
-        assert [await consumer.position(each) for each in (first, second)] == [1, 3]
+        assert [await consumer.position(partition) for partition in (first, second)] == [1, 3]
 
 
 async def test_the_state_of_a_transaction_is_checked_before_the_arguments(
@@ -270,9 +270,9 @@ async def test_the_state_of_a_transaction_is_checked_before_the_arguments(
         library.AIOKafkaProducer(bootstrap_servers=servers) as plain,
         library.AIOKafkaProducer(bootstrap_servers=servers, transactional_id="billing-1") as producer,
     ):
-        for each in (plain, producer):
+        for sender in (plain, producer):
             with pytest.raises(library.IllegalOperation):
-                await each.send_offsets_to_transaction({}, group_id=None)
+                await sender.send_offsets_to_transaction({}, group_id=None)
         async with producer.transaction():
             with pytest.raises(ValueError):
                 await producer.send_offsets_to_transaction({}, group_id=None)

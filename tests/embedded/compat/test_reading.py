@@ -42,7 +42,7 @@ async def test_a_task_for_each_partition_reads_its_own_records(
 async def test_a_cancelled_read_loses_no_record_of_another_task(library: Any, cluster: EmbeddedCluster) -> None:
     first, second = (library.TopicPartition("orders", number) for number in range(2))
     async with consumer_of(library, cluster, "orders") as consumer, asyncio.timeout(DEADLINE):
-        tasks = [asyncio.create_task(consumer.getone(each)) for each in (first, second, second)]
+        tasks = [asyncio.create_task(consumer.getone(partition)) for partition in (first, second, second)]
         await asyncio.sleep(0)
         tasks[0].cancel()
         await asyncio.gather(tasks[0], return_exceptions=True)
@@ -89,7 +89,7 @@ async def test_stop_ends_reads_that_have_nothing_to_read(cluster: EmbeddedCluste
     await consumer.stop()
     async with asyncio.timeout(DEADLINE):
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in ended] == [aiokafka.ConsumerStoppedError] * 2
+    assert [type(result) for result in ended] == [aiokafka.ConsumerStoppedError] * 2
 
 
 async def test_stop_ends_a_getmany_that_waits_without_an_error(library: Any, cluster: EmbeddedCluster) -> None:

@@ -53,8 +53,8 @@ TREE = record(field("left", ["null", "Tree"]), name="Tree")
     ],
 )
 def test_a_reader_schema_reads_what_a_writer_schema_wrote(reader: Any, writer: Any, wrong: str | None) -> None:
-    found = incompatibilities(AvroSchema(json.dumps(reader)), AvroSchema(json.dumps(writer)))
-    assert [wrong in each for each in found] == [True] if wrong else found == []
+    texts = incompatibilities(AvroSchema(json.dumps(reader)), AvroSchema(json.dumps(writer)))
+    assert [wrong in text for text in texts] == [True] if wrong else texts == []
 
 
 @pytest.mark.parametrize("schema", ["lung", {"type": "record"}, {"items": "int"}, 5, {"type": "array"}])

@@ -39,7 +39,7 @@ def node(**children: Any) -> dict[str, Any]:
 
 
 def chain(depth: int) -> bytes:
-    """Records of the type ["null", itself] inside each other."""
+    """Return records of the type ["null", itself] inside each other."""
     return b"\x02" * depth + b"\0"
 
 

@@ -18,11 +18,11 @@ def test_a_prefix_is_a_zero_and_the_id_in_four_bytes() -> None:
 
 
 def test_a_header_is_a_one_and_the_guid() -> None:
-    made = header("key", GUID, b"\0")
-    assert made == Header("__key_schema_id", bytes.fromhex("01 00112233445566778899aabbccddeeff 00"))
-    assert read_name(made.value or b"") == (GUID, 17)
-    assert find_header("key", (Header("trace", None), made)) == made.value
-    assert find_header("value", (made,)) is None
+    id_header = header("key", GUID, b"\0")
+    assert id_header == Header("__key_schema_id", bytes.fromhex("01 00112233445566778899aabbccddeeff 00"))
+    assert read_name(id_header.value or b"") == (GUID, 17)
+    assert find_header("key", (Header("trace", None), id_header)) == id_header.value
+    assert find_header("value", (id_header,)) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\1", b"\1" + b"x" * 15, b"{}", b"\2\0\0\0\0\0"])
