@@ -172,8 +172,8 @@ def _headers(record: Record[Any, Any], error: Exception, group_id: str | None) -
         }
     if group_id is not None and ORIGIN_GROUP not in names:
         added[ORIGIN_GROUP] = group_id
-    others = [header for header in record.headers if header[0] not in added]
-    return [*others, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
+    unchanged = [header for header in record.headers if header[0] not in added]
+    return [*unchanged, *(Header(name, text.encode(errors="backslashreplace")) for name, text in added.items())]
 
 
 def _message(error: Exception) -> str:

@@ -179,7 +179,7 @@ class Accumulator:
         """
         self.choice.report_sealed()
         while True:
-            partition = self._chosen(topic, number)
+            partition = self._choose(topic, number)
             batch, index, count = partition.append_lists(lists, charges, start, stop)
             if batch is not None:
                 if index == 0:
@@ -196,14 +196,13 @@ class Accumulator:
         ``size`` is the bytes of ``buffer_memory`` that the records use; the caller releases them if this raises.
         """
         self.choice.report_sealed()
-        partition = self._chosen(topic, number)
-        batch, _, _ = partition.append_encoded(records, size)
-        assert batch is not None
+        partition = self._choose(topic, number)
+        batch = partition.append_encoded(records, size)
         self._register(topic, partition, batch)
         self._dispatcher.offer(partition)
         return batch
 
-    def _chosen(self, topic: TopicProducer, number: int | None) -> PartitionProducer:
+    def _choose(self, topic: TopicProducer, number: int | None) -> PartitionProducer:
         if number is None:
             number = self.choice.choose(topic.name, None, None, topic.partitions)
         partition = topic.partitions.get(number)
@@ -378,6 +377,11 @@ class Accumulator:
             return self.append(*record[:7], sent_at)
         except Exception as error:  # noqa: BLE001 - the record's delivery raises it
             return self._settlement.fail_record(record, error), 0
+
+    def fail_unsent(self, error: Exception, log: FailureLog) -> None:
+        """Fail the records that no request has carried yet."""
+        self.fail_pending(error, log)
+        self._settlement.fail_unsent(error, log)
 
     def fail_pending(self, error: Exception, log: FailureLog) -> None:
         """Fail the pending records of all topics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def producer_diagnosis(
         **common(service, client, config, fatal=fatal),  # type: ignore[arg-type]
         metrics=metrics,
         identity=str(newest) if newest is not None else "none",
-        states=_states_of(partitions),
+        states=dict(Counter(partition.state.name for partition in partitions)),
         partitions=_busy(partitions),
     )
 
@@ -58,14 +59,6 @@ def producer_health(service: Service, client: Client, pipeline: Pipeline | None,
         fatal=() if fatal is None else (f"it writes no more records: {fatal}",),
         transient=() if refusal is None else (f"it has no producer id: {refusal}",),
     )
-
-
-def _states_of(partitions: Iterable[PartitionProducer]) -> dict[str, int]:
-    """Return the number of partitions in each state."""
-    states: dict[str, int] = {}
-    for partition in partitions:
-        states[partition.state.name] = states.get(partition.state.name, 0) + 1
-    return states
 
 
 def _busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:

@@ -44,33 +44,24 @@ class FailedRecord:
     error: Exception
 
 
+@dataclass(frozen=True, slots=True)
 class _Group:
-    """Records that failed together: a batch, some of its records (``results`` by index), or records in no batch."""
+    """Records that failed together: a batch, some of its records (``results`` by index), or ``prepared`` records."""
 
-    __slots__ = ("_batch", "_prepared", "_results", "count", "size")
-
-    def __init__(
-        self,
-        results: Mapping[int, BatchResult],
-        size: int,
-        batch: ProducerBatch | None = None,
-        prepared: Sequence[PreparedRecord] = (),
-    ) -> None:
-        self.count: int = len(results)
-        self.size: int = size
-        self._batch = batch
-        self._prepared = prepared
-        self._results = results
+    results: Mapping[int, BatchResult]
+    size: int
+    batch: ProducerBatch | None = None
+    prepared: Sequence[PreparedRecord] = ()
 
     def records(self) -> Iterator[FailedRecord]:
         """Read the records. Their errors count as observed, so they are not logged."""
-        columns = None if self._batch is None else RecordBatch(self._batch.encode()).columns(_ALL)
-        for index, result in self._results.items():
+        columns = None if self.batch is None else RecordBatch(self.batch.encode()).columns(_ALL)
+        for index, result in self.results.items():
             result.observe()
             error = result.error
             assert error is not None
             if columns is None:
-                topic, key, value, headers, partition, timestamp, _, _ = self._prepared[index]
+                topic, key, value, headers, partition, timestamp, _, _ = self.prepared[index]
                 pairs = tuple(Header(*pair) for pair in headers)
                 yield FailedRecord(topic, partition, key, value, pairs, timestamp, error)
             else:
@@ -131,7 +122,7 @@ class Failures:
         if self._size and self._size + group.size > self._max_bytes:
             if not self.dropped:
                 logger.warning("a stream of failed deliveries is full and drops records: read it faster")
-            self.dropped += group.count
+            self.dropped += len(group.results)
             return
         self._groups.append(group)
         self._size += group.size

@@ -155,7 +155,7 @@ class PartitionBatches:
         self.open = batch
         return batch, index, count
 
-    def append_encoded(self, records: EncodedRecords, size: int) -> Appended:
+    def append_encoded(self, records: EncodedRecords, size: int) -> ProducerBatch:
         """Add a sealed batch of encoded records behind all others.
 
         ``size`` is the bytes of ``buffer_memory`` that the records use.
@@ -167,7 +167,7 @@ class PartitionBatches:
         # Open for a moment, because ``seal`` also adds the batch to the load of its broker.
         self.open = batch
         self.seal()
-        return batch, 0, True
+        return batch
 
     def seal(self) -> None:
         """Seal the open batch: it takes no more records, and counts for the load of the present leader."""

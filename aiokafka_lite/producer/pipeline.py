@@ -136,9 +136,8 @@ class Pipeline:
     def _make_transactions(self, config: ProducerConfig) -> TransactionManager | None:
         if not isinstance(self.ids, TransactionalIds):
             return None
-        from .transactions.transactions import (
-            TransactionManager,  # imported here: most producers do not use transactions
-        )
+        # Imported here: most producers do not use transactions.
+        from .transactions.transactions import TransactionManager
 
         return TransactionManager(
             self.client,

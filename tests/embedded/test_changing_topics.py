@@ -13,7 +13,7 @@ import pytest
 
 from aiokafka_lite import Consumer, Delivery, EmbeddedCluster, KafkaError, Producer
 from aiokafka_lite.aio.service import ServiceState
-from tests.embedded.producer.logs import values_of
+from tests.embedded.producer.producers_and_logs import values_of
 
 SECONDS = 1.5
 TOPIC = "orders"

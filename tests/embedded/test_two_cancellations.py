@@ -19,7 +19,7 @@ import pytest
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, OffsetAndMetadata, Producer, ShareConsumer, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.aio import virtual_time
-from tests.embedded.producer.logs import values_of
+from tests.embedded.producer.producers_and_logs import values_of
 
 FIRST = TopicPartition("orders", 0)
 SAMPLES = 120

@@ -96,7 +96,7 @@ OLD_BUGS = (
     OldBug(
         "late-records",
         "in generation 1, a record of an aborted transaction arrives behind the marker, and is read with the next one",
-        "aiokafka_lite/producer/transactions/unwritten_records.py",
+        "aiokafka_lite/producer/transactions/transactions.py",
         "while self._ids.generation < 2 and await self._senders.wait_answered():",
         "while False:",
     ),

@@ -22,7 +22,7 @@ from typing import Any
 from aiokafka_lite import Admin, EmbeddedCluster, KafkaError, TopicPartition
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
-from tests.embedded.producer.logs import values_of
+from tests.embedded.producer.producers_and_logs import values_of
 from tests.simulation.chain import Chain
 from tests.simulation.churn import Churn
 from tests.simulation.faults import Faults

@@ -137,9 +137,9 @@ class DefaultPartitioner:
                 break
             point -= share
         partitions = by_leader[leader]
-        chosen = partitions[int(self._random() * len(partitions))]
-        self._sticky[topic], self._bytes[topic] = chosen, 0
-        return chosen
+        partition = partitions[int(self._random() * len(partitions))]
+        self._sticky[topic], self._bytes[topic] = partition, 0
+        return partition
 
     def _weights(self, leaders: list[int]) -> list[int]:
         if not self._adaptive:

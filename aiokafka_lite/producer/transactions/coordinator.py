@@ -51,6 +51,7 @@ from ...protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
+    EndTxnRequest,
     InitProducerIdRequest,
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
@@ -64,10 +65,8 @@ from .requests import (
     LAST_ADD_PARTITIONS,
     LAST_END_OF_GENERATION_1,
     LAST_OFFSETS_OF_GENERATION_1,
-    add_offsets_request,
     add_partitions_request,
     decisive,
-    end_request,
     final_codes,
     init_request,
     offsets_refused,
@@ -117,7 +116,7 @@ class CoordinatorClient:
         self._stable_groups: set[str] = set()  # groups that have applied the previous transaction (rule 5)
         self._client = client
         self._transactional_id = transactional_id
-        self._transaction_timeout = transaction_timeout
+        self.transaction_timeout = transaction_timeout
         self._ids = ids
         self.channel: TransactionChannel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
 
@@ -145,7 +144,7 @@ class CoordinatorClient:
                     f" {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign one; close this producer and create"
                     " another"
                 )
-            return init_request(self._transactional_id, self._transaction_timeout, present)
+            return init_request(self._transactional_id, self.transaction_timeout, present)
 
         what = f"initializing transactional_id {self._transactional_id!r}"
 
@@ -196,7 +195,12 @@ class CoordinatorClient:
 
         async def attempt() -> BrokerError | None:
             answer, node_id = await self.channel.send(
-                lambda _: end_request(self._transactional_id, self._identity, committed=committed),
+                lambda _: EndTxnRequest(
+                    transactional_id=self._transactional_id,
+                    producer_id=self._identity.producer_id,
+                    producer_epoch=self._identity.epoch,
+                    committed=committed,
+                ),
                 # The next version raises the epoch, which only generation 2 expects.
                 at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
             )
@@ -290,7 +294,7 @@ class CoordinatorClient:
             codes = read_offsets(open_offsets, answer)
             channel.record(codes.values(), node_id)
             if final := final_codes(codes):
-                raise offsets_refused(final, group, self._transactional_id, self._transaction_timeout)
+                raise offsets_refused(final, group, self._transactional_id, self.transaction_timeout)
             self._is_certain = True
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
@@ -326,7 +330,13 @@ class CoordinatorClient:
 
         def build(versions: VersionTable) -> AddOffsetsToTxnRequest:
             self._starts()
-            return add_offsets_request(self._transactional_id, self._identity, group_id)
+            producer_id, epoch = self._identity
+            return AddOffsetsToTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                group_id=group_id,
+            )
 
         async def attempt() -> BrokerError | None:
             answer, node_id = await self.channel.send(build)

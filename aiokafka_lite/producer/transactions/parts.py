@@ -54,6 +54,11 @@ class TransactionParts:
         """Whether a call of ``send_offsets`` is in progress."""
         return self._offset_calls > 0
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is in progress."""
+        return not self._tasks
+
     async def wait_quiet(self) -> None:
         """Wait until no request is in progress."""
         await self._quiet.wait()

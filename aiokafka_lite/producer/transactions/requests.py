@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from ...arguments import by_topic
 from ...errors import REBALANCED, BrokerError, CommitFailed, ErrorCode, KafkaError, error_for
 from ...protocol.messages import (
-    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
@@ -179,16 +178,6 @@ def _weight(code: ErrorCode) -> int:
     return 2 if code.retriable else 3
 
 
-def add_offsets_request(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
-    """Return the request that adds the offsets of a group to a transaction of generation 1."""
-    return AddOffsetsToTxnRequest(
-        transactional_id=transactional_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
-        group_id=group_id,
-    )
-
-
 def pending_offsets_request(
     group_id: str, partitions: Iterable[TopicPartition], versions: VersionTable
 ) -> OffsetFetchRequest:
@@ -295,14 +284,4 @@ def offsets_refused(
             for partition, code in codes.items()
             if code is not ErrorCode.NONE
         }
-    )
-
-
-def end_request(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
-    """Return the request to commit or abort."""
-    return EndTxnRequest(
-        transactional_id=transactional_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
-        committed=committed,
     )

@@ -39,6 +39,7 @@ from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..accumulator import Accumulator, Spawn
 from ..admission import Admission
 from ..batch import ProducerBatch
+from ..delivery import FailureLog
 from ..dispatch import Dispatcher
 from ..failures import FailureStreams
 from ..metrics import TransactionMetrics
@@ -53,7 +54,6 @@ from .detached_transaction import DetachedTransaction
 from .parts import TransactionParts
 from .requests import is_fatal, is_fatal_for_partitions
 from .state import ProducerTransactionEvent, ProducerTransactionState, TransactionMachine
-from .unwritten_records import UnwrittenRecords
 
 logger = logging.getLogger(__name__)
 
@@ -107,12 +107,12 @@ class TransactionManager:
     ) -> None:
         assert config.transactional_id is not None
         self.transactional_id: str = config.transactional_id
-        self._transaction_timeout = config.transaction_timeout
         self._client = client
         self._ids = ids
         self._admission = admission
         self._settlement = settlement
-        self._unwritten = UnwrittenRecords(accumulator, settlement, senders, ids)
+        self._accumulator = accumulator
+        self._senders = senders
         self._timers = timers
         self._service = service
         self._flush = flush
@@ -237,7 +237,11 @@ class TransactionManager:
         self._idle.set()  # close() has nothing to wait for
         newest = self._ids.newest
         return DetachedTransaction(
-            self.transactional_id, newest.producer_id, newest.epoch, self._ids.generation, self._transaction_timeout
+            self.transactional_id,
+            newest.producer_id,
+            newest.epoch,
+            self._ids.generation,
+            self._coordinator_client.transaction_timeout,
         )
 
     async def abort(self, timeout: float | None) -> None:
@@ -356,8 +360,11 @@ class TransactionManager:
         cause = self._machine.cause
         try:
             if not ending.committed:
-                await self._unwritten.drop(cause)
+                await self._drop_records(cause)
             await self.parts.wait_quiet()
+            assert self.parts.is_quiet, (
+                "EndTxn is sent when no other request of the transaction is in progress (rule 3)"
+            )
             await self._coordinator_client.end(committed=ending.committed)
         except KafkaError as error:
             ending.error = error
@@ -375,6 +382,19 @@ class TransactionManager:
         if self.state is _S.INITIALIZING:
             await self._take_new_epoch()
         self._idle.set()
+
+    async def _drop_records(self, cause: Exception | None) -> None:
+        """Fail all records, with the ``cause`` of the abort or with TransactionAborted.
+
+        In generation 1, waits for the answers to records in flight (rule 3).
+        """
+        error = cause or TransactionAborted("the record was not written: its transaction was aborted")
+        log = _quiet_log(error)
+        self._accumulator.fail_unsent(error, log)
+        # A batch that is to be retried is sent again at the earliest in a later iteration of the loop.
+        while self._ids.generation < 2 and await self._senders.wait_answered():
+            self._settlement.fail_all(error, log=log)
+        self._settlement.fail_all(error, log=log)
 
     async def _take_new_epoch(self) -> None:
         logger.info("taking a new epoch for transactional_id %r: an answer was lost", self.transactional_id)
@@ -429,7 +449,7 @@ class TransactionManager:
         if self.state is _S.FATAL_ERROR:
             self._timers.soon(partial(self._settlement.fail_all, cause, fatal=True))
         else:
-            self._timers.soon(self._unwritten.fail_unsent, cause)
+            self._timers.soon(self._accumulator.fail_unsent, cause, _quiet_log(cause))
 
     def _check_open(self) -> None:
         if self.state is not _S.IN_TRANSACTION:
@@ -452,6 +472,11 @@ class TransactionManager:
     def _late(self, what: str) -> str:
         last = self.waiting_error
         return what if last is None else f"{what}; the last error was: {last}"
+
+
+def _quiet_log(error: Exception) -> FailureLog:
+    """Return the log for records that fail with their transaction, whose own error and log line report the failure."""
+    return FailureLog(error, logging.DEBUG)
 
 
 def _checked_group(group_metadata: object) -> GroupMetadata:

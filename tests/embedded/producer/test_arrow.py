@@ -20,7 +20,7 @@ from aiokafka_lite.producer import ExplicitPartitioner, RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.protocol.records import partition_for_key
 from aiokafka_lite.types import Compression
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")

@@ -22,7 +22,7 @@ from aiokafka_lite.producer import Delivery, Failures, Producer
 from aiokafka_lite.producer.record_calls import RecordCalls
 from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.cancelling import Covered, at_every_turn, public_coroutines
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 covers = Covered()
 

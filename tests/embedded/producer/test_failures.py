@@ -12,7 +12,7 @@ from aiokafka_lite.errors import BrokerError, ErrorCode, KafkaTimeout, UnknownTo
 from aiokafka_lite.producer import Delivery, FailedRecord, Failures
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.types import Header
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 from tests.embedded.producer.test_faults import naming
 
 

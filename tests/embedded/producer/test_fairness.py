@@ -7,7 +7,7 @@ import asyncio
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.types import RecordMetadata
-from tests.embedded.producer.logs import producer_of
+from tests.embedded.producer.producers_and_logs import producer_of
 
 
 async def test_a_partition_with_a_backlog_does_not_delay_the_others() -> None:

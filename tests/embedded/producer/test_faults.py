@@ -33,8 +33,8 @@ from aiokafka_lite.protocol.messages import (
     ProduceResponseRecordError,
     ProduceResponseTopic,
 )
-from tests.embedded.producer.cutting import CuttingConnector
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.cut_frames import CuttingConnector
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 
 RETRIABLE = [code for code in ErrorCode if code.retriable]
 LASTING = [

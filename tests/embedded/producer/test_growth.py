@@ -8,7 +8,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.producer import DefaultPartitioner, RoundRobinPartitioner
 from aiokafka_lite.producer.accumulator import TOPIC_IDLE
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 
 
 async def test_idle_topics_are_dropped(cluster: EmbeddedCluster) -> None:

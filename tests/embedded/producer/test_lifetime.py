@@ -18,7 +18,7 @@ from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
 from aiokafka_lite.types import RecordMetadata
 from tests.cancelling import cancel_after
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 from tests.waiting import until
 
 

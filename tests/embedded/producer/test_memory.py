@@ -13,7 +13,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BufferFull, KafkaTimeout
 from aiokafka_lite.producer import Producer
-from tests.embedded.producer.logs import producer_of
+from tests.embedded.producer.producers_and_logs import producer_of
 
 MIB = 1024 * 1024
 

@@ -11,7 +11,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ErrorCode, KafkaTimeout
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 from tests.embedded.producer.test_faults import throttled
 
 

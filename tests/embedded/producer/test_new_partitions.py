@@ -10,7 +10,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, ErrorCode, KafkaTimeout, UnknownTopic
 from aiokafka_lite.producer import Delivery
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataResponse
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 def add_partitions(cluster: EmbeddedCluster, topic: str, count: int) -> None:

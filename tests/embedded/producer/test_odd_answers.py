@@ -18,7 +18,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tests.embedded.producer.logs import batches_of, producer_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of
 from tests.embedded.producer.test_faults import answer_of
 
 

@@ -18,7 +18,7 @@ from aiokafka_lite.errors import (
     UnknownTopic,
 )
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 async def test_the_first_records_of_an_unknown_topic_wait_for_it(cluster: EmbeddedCluster) -> None:

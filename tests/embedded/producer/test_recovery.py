@@ -9,7 +9,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 from tests.waiting import until
 
 NOTICED_AFTER = 7.0

@@ -13,7 +13,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthenticationError
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import values_of
+from tests.embedded.producer.producers_and_logs import values_of
 
 
 class Door:

@@ -9,7 +9,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 async def test_without_retries_a_batch_is_sent_once(cluster: EmbeddedCluster) -> None:

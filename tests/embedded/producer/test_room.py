@@ -16,7 +16,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 async def test_nothing_lingers_while_senders_wait_for_room(cluster: EmbeddedCluster) -> None:

@@ -16,7 +16,7 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import BufferFull, ErrorCode, KafkaError, KafkaTimeout
 from aiokafka_lite.producer import Delivery, Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 PARTITIONS = 4
 CODES = [

@@ -16,7 +16,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import RoundRobinPartitioner
 from aiokafka_lite.types import RecordMetadata
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 async def test_send_many_returns_a_result_for_each_record(cluster: EmbeddedCluster) -> None:

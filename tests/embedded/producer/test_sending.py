@@ -17,7 +17,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.producer import RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import ApiVersionsRequest, InitProducerIdRequest, ProduceRequest
-from tests.embedded.producer.logs import batches_in, batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_in, batches_of, producer_of, values_of
 
 
 async def test_records_of_one_iteration_of_the_loop_are_sent_together(cluster: EmbeddedCluster) -> None:

@@ -11,7 +11,7 @@ from aiokafka_lite.errors import ErrorCode, KafkaTimeout, UnknownTopic
 from aiokafka_lite.producer import Delivery
 from aiokafka_lite.protocol.messages import InitProducerIdRequest, MetadataRequest, ProduceRequest
 from aiokafka_lite.types import RecordMetadata
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 
 LONG = 1_000.0
 """Seconds after which metadata of an unused topic is dropped."""

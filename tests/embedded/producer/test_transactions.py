@@ -26,7 +26,7 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.types import GroupMetadata, TopicPartition
-from tests.embedded.producer.logs import batches_of, producer_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of
 from tests.embedded.producer.transactions import (
     GROUP,
     HERE,

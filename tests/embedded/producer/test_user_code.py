@@ -26,7 +26,7 @@ from aiokafka_lite.errors import (
 from aiokafka_lite.producer import IntSerializer, JsonSerializer, Producer, ProducerRecord, RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.types import Header, RecordMetadata
-from tests.embedded.producer.logs import batches_of, producer_of, values_of
+from tests.embedded.producer.producers_and_logs import batches_of, producer_of, values_of
 
 
 class Registry:

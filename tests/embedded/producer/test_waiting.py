@@ -13,7 +13,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, KafkaTimeout, RecordTooLarge, UnknownTopic
 from aiokafka_lite.producer import Producer, RoundRobinPartitioner
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.embedded.producer.logs import producer_of, values_of
+from tests.embedded.producer.producers_and_logs import producer_of, values_of
 
 
 async def test_put_waits_for_room_and_returns_the_delivery(cluster: EmbeddedCluster) -> None:

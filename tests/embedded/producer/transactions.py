@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import GroupMetadata
-from tests.embedded.producer.logs import producer_of
+from tests.embedded.producer.producers_and_logs import producer_of
 
 HERE = TopicPartition("t", 0)
 THERE = TopicPartition("t", 1)
