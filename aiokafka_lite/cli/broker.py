@@ -2,58 +2,123 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from .. import disclosure
-from ..arguments import must_be
-from ..embedded import ClusterConfig, EmbeddedCluster, Refused, Security
-from ..errors import ConfigurationError, ErrorCode
+import typer
+
 from .terminal.arguments import names_and_values, principal_of
-from .terminal.run import log_warnings
+from .terminal.run import log_warnings, run
+
+if TYPE_CHECKING:
+    from ..embedded import EmbeddedCluster, Security
+
+EXAMPLES = """
+aiokafka-lite broker --brokers 3 --topic orders:12:3
+aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties
+aiokafka-lite broker --sasl-user admin:secret --sasl-user bob:secret --super-user admin
+"""
 
 
-async def broker(
-    port: int,
-    brokers: int,
-    partitions: int | None,
-    configs: list[str],
-    first_node_id: int,
-    topics: list[str],
-    as_kafka: str | None,
-    security: Security,
-    client_config: Path | None,
-    data_dir: Path | None,
-    super_users: list[str] | None,
-) -> int:
+def broker(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
+    brokers: Annotated[int, typer.Option(min=1, max=64, help="Number of brokers, on consecutive ports.")] = 1,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Partitions of a topic that is created by its first use; 1 by default.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A broker setting with Kafka's name. May be repeated."),
+    ] = None,
+    first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the next ids follow.")] = 1,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:PARTITIONS[:REPLICAS]]", help="Topic to create at the start. May be repeated."),
+    ] = None,
+    as_kafka: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="Offer the API versions of this Kafka release, such as 2.8.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt connections, with certificates that are made for this run.")
+    ] = False,
+    client_auth: Annotated[
+        str, typer.Option(metavar="none|requested|required", help="With --tls: whether clients need a certificate.")
+    ] = "none",
+    sasl_user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:PASSWORD", help="A user. Clients must log in. May be repeated. For tests only."),
+    ] = None,
+    sasl_mechanism: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MECHANISM",
+            help="How clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. May be repeated.",
+        ),
+    ] = None,
+    client_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a properties file for clients of this cluster."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Keep topics and records in this directory for the next start."),
+    ] = None,
+    super_user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="USER", help="Enforce ACLs; this user may do everything. May be repeated."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the brokers' log, and the traceback of an error.")
+    ] = False,
+) -> None:
+    """Run the embedded cluster until Ctrl-C.
+
+    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory. A warning says why a
+    broker closed a connection.
+    """
+    raise typer.Exit(
+        run(
+            lambda: _run(
+                topic or [],
+                client_config,
+                default_partitions=partitions,
+                brokers=brokers,
+                ports=port or None,
+                configs=names_and_values("config", config or []),
+                as_kafka=as_kafka,
+                security=security(tls, client_auth, sasl_user or [], sasl_mechanism or []),
+                super_users=None if super_user is None else list(map(principal_of, super_user)),
+                data_dir=data_dir,
+                first_node_id=first_node_id,
+            ),
+            verbose=verbose,
+        )
+    )
+
+
+async def _run(topics: list[str], client_config: Path | None, *, first_node_id: int, **settings: Any) -> int:
     """Serve until SIGINT or SIGTERM, then stop; the exit status is 0.
 
-    Raises ConfigurationError for a wrong topic or setting.
+    ``settings`` are those of the cluster. Raises ConfigurationError for a wrong topic or setting.
     """
+    from ..embedded import ClusterConfig, EmbeddedCluster
+
     log_warnings()
-    cluster = EmbeddedCluster(
-        brokers=brokers,
-        ports=port or None,
-        default_partitions=partitions,
-        configs=names_and_values("config", configs),
-        as_kafka=as_kafka,
-        security=security,
-        super_users=None if super_users is None else list(map(principal_of, super_users)),
-        data_dir=data_dir,
-        # The history is off, because it would keep all requests in memory, and nothing reads it here.
-        config=ClusterConfig(history_limit=0, first_node_id=first_node_id),
-    )
+    # The history is off, because it would keep all requests in memory, and nothing reads it here.
+    cluster = EmbeddedCluster(**settings, config=ClusterConfig(history_limit=0, first_node_id=first_node_id))
     default = cluster.controller.settings.of().number("num.partitions")
     new_topics = [_parse(topic, default) for topic in topics]
-    await _serve(cluster, new_topics, client_config, keeps_data=data_dir is not None)
+    await _serve(cluster, new_topics, client_config, keeps_data=settings["data_dir"] is not None)
     return 0
 
 
 def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str]) -> Security:
     """Return the security settings of the options. Raises ConfigurationError."""
+    from .. import disclosure
+    from ..embedded import Security
+    from ..errors import ConfigurationError
+
     passwords = {}
     for user in users:
         name, colon, passwords[name] = user.partition(":")
@@ -65,6 +130,9 @@ def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str
 
 def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
     """Parse ``NAME[:PARTITIONS[:REPLICAS]]``. Raises ConfigurationError for any other form."""
+    from ..arguments import must_be
+    from ..errors import ConfigurationError
+
     name, *numbers = topic.split(":")
     if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
         raise ConfigurationError(must_be("topic", "NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS", topic))
@@ -75,6 +143,12 @@ def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
 async def _serve(
     started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None, *, keeps_data: bool
 ) -> None:
+    import asyncio
+    import signal
+
+    from ..embedded import Refused
+    from ..errors import ConfigurationError, ErrorCode
+
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,6 +173,8 @@ _FIRST_LINE = "# written by aiokafka-lite broker\n"
 
 def _write(path: Path, text: str) -> None:
     """Write a file that only this user can read. Raises ConfigurationError, also for a file that is not ours."""
+    from ..errors import ConfigurationError
+
     try:
         if path.is_file() and not path.read_bytes().startswith(_FIRST_LINE.encode()):
             raise ConfigurationError(

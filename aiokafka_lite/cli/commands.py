@@ -18,6 +18,7 @@ import typer
 
 from . import (
     acls,
+    broker,
     configs,
     groups,
     leaders,
@@ -34,7 +35,7 @@ from .terminal import completion
 from .terminal.arguments import Isolation, unescape
 from .terminal.formats import Format, Line, parse_format
 from .terminal.options import Shared, command, plain_command
-from .terminal.run import INTERRUPTED, NAME, WRONG, run, say
+from .terminal.run import INTERRUPTED, NAME, WRONG, say
 
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 NARROW = 60
@@ -465,94 +466,8 @@ async def bench(
     return await run_bench(shared.connection, shared.output, load)
 
 
-@plain_command(
-    application,
-    examples="""
-    aiokafka-lite broker --brokers 3 --topic orders:12:3
-    aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties
-    aiokafka-lite broker --sasl-user admin:secret --sasl-user bob:secret --super-user admin
-    """,
-)
-def broker(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the first broker; 0 for any.")] = 9092,
-    brokers: Annotated[int, typer.Option(min=1, max=64, help="Number of brokers, on consecutive ports.")] = 1,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, help="Partitions of a topic that is created by its first use; 1 by default.")
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A broker setting with Kafka's name. May be repeated."),
-    ] = None,
-    first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the next ids follow.")] = 1,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME[:PARTITIONS[:REPLICAS]]", help="Topic to create at the start. May be repeated."),
-    ] = None,
-    as_kafka: Annotated[
-        str | None, typer.Option(metavar="RELEASE", help="Offer the API versions of this Kafka release, such as 2.8.")
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Encrypt connections, with certificates that are made for this run.")
-    ] = False,
-    client_auth: Annotated[
-        str, typer.Option(metavar="none|requested|required", help="With --tls: whether clients need a certificate.")
-    ] = "none",
-    sasl_user: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:PASSWORD", help="A user. Clients must log in. May be repeated. For tests only."),
-    ] = None,
-    sasl_mechanism: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MECHANISM",
-            help="How clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. May be repeated.",
-        ),
-    ] = None,
-    client_config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a properties file for clients of this cluster."),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIRECTORY", help="Keep topics and records in this directory for the next start."),
-    ] = None,
-    super_user: Annotated[
-        list[str] | None,
-        typer.Option(metavar="USER", help="Enforce ACLs; this user may do everything. May be repeated."),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the brokers' log, and the traceback of an error.")
-    ] = False,
-) -> None:
-    """Run the embedded cluster until Ctrl-C.
-
-    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory. A warning says why a
-    broker closed a connection.
-    """
-    from .broker import broker as run_broker
-    from .broker import security
-
-    raise typer.Exit(
-        run(
-            lambda: run_broker(
-                port,
-                brokers,
-                partitions,
-                config or [],
-                first_node_id,
-                topic or [],
-                as_kafka,
-                security(tls, client_auth, sasl_user or [], sasl_mechanism or []),
-                client_config,
-                data_dir,
-                super_user,
-            ),
-            verbose=verbose,
-        )
-    )
-
-
 command(application, examples=offsets.EXAMPLES)(offsets.offsets)
+plain_command(application, examples=broker.EXAMPLES)(broker.broker)
 command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
 command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
 for _name, _module in {

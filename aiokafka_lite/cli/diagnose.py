@@ -68,7 +68,7 @@ async def diagnose(connection: ConnectionOptions, output: Output, group: str | N
 
 
 def findings_of(bootstrap: Sequence[Probe], brokers: Sequence[Probe], nodes: Iterable[Node]) -> list[str]:
-    """Return the faults of the addresses, and what to do about each. Pure."""
+    """Return the faults of the addresses, and what to do about each."""
     answering = [probe.address for probe in bootstrap if probe.error is None]
     if not answering:
         return [

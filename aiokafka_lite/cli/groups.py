@@ -260,7 +260,7 @@ async def delete_groups(shared: Shared, what: str, groups: list[str], yes: bool)
 
 
 def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
-    """Return a row for each partition, then one for each member without partitions. Pure."""
+    """Return a row for each partition, then one for each member without partitions."""
     rows: list[tuple[Cell, ...]] = []
     reading = set()
     for partition in lag.partitions:
@@ -278,7 +278,7 @@ def lag_rows(lag: GroupLag, group: GroupDescription) -> list[tuple[Cell, ...]]:
 
 
 def member_rows(group: GroupDescription) -> list[tuple[Cell, ...]]:
-    """Return a row for each member, with its partitions, or with its tasks in a streams group. Pure."""
+    """Return a row for each member, with its partitions, or with its tasks in a streams group."""
     return [
         (
             group.group_id,

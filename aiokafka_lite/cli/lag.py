@@ -71,7 +71,7 @@ async def _look_up(admin: Admin, view: View) -> tuple[Table, Sequence[KafkaError
 
 
 def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, ...]]:
-    """Return the rows that the options select, in their order. A row without a known lag counts as not behind. Pure."""
+    """Return the rows that the options select, in their order. A row without a known lag counts as not behind."""
 
     def lag_of(row: tuple[Cell, ...]) -> int:
         lag = row[_LAG]
@@ -82,7 +82,7 @@ def selected(rows: Sequence[tuple[Cell, ...]], view: View) -> list[tuple[Cell, .
 
 
 class Trend:
-    """How the lag of each group and topic changes from one lookup to the next. Pure."""
+    """How the lag of each group and topic changes from one lookup to the next."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Cell, Cell], deque[tuple[float, int]]] = {}
@@ -110,8 +110,7 @@ class Trend:
 
 
 def topic_rows(group: GroupLag) -> list[tuple[Cell, ...]]:
-    """Return a row for each topic: number of partitions, sum of their lags, and the highest lag of a partition.
-    Pure."""
+    """Return a row for each topic: number of partitions, sum of their lags, and the highest lag of a partition."""
     by_topic: dict[str, list[int | None]] = {}
     for partition in group.partitions:
         by_topic.setdefault(partition.partition.topic, []).append(partition.lag)

@@ -120,7 +120,7 @@ def parse_brokers(text: str) -> list[int]:
 
 
 def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict[TopicPartition, Sequence[int] | None]:
-    """Return all brokers for each partition, rotated so that each broker in turn is the preferred leader. Pure."""
+    """Return all brokers for each partition, rotated so that each broker in turn is the preferred leader."""
     return {
         partition: [*brokers[index % len(brokers) :], *brokers[: index % len(brokers)]]
         for index, partition in enumerate(partitions)

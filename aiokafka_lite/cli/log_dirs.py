@@ -43,7 +43,7 @@ async def log_dirs(
 
 
 def directory_row(node: int, directory: LogDir) -> tuple[Cell, ...]:
-    """Return a directory: the number and the bytes of its replicas, and the bytes of its volume. Pure."""
+    """Return a directory: the number and the bytes of its replicas, and the bytes of its volume."""
     error = None if directory.error is None else str(directory.error)
     return (
         node,
@@ -57,7 +57,7 @@ def directory_row(node: int, directory: LogDir) -> tuple[Cell, ...]:
 
 
 def replica_rows(node: int, directory: LogDir) -> list[tuple[Cell, ...]]:
-    """Return a row for each replica. A replica that moves here from another directory is a future replica. Pure."""
+    """Return a row for each replica. A replica that moves here from another directory is a future replica."""
     return [
         (node, directory.path, *replica.partition, replica.size, replica.lag, replica.is_future)
         for replica in sorted(directory.replicas, key=lambda replica: replica.partition)

@@ -80,7 +80,7 @@ def parse_spec(text: str, now: float) -> OffsetSpec | int:
 
 
 def place_rows(offsets: Mapping[TopicPartition, FoundOffset | None]) -> list[tuple[Cell, ...]]:
-    """Return a row for each partition: the offset of a place, and the time of its record. Pure."""
+    """Return a row for each partition: the offset of a place, and the time of its record."""
     return [
         (*partition, None if offset is None else offset.offset, None if offset is None else _time(offset))
         for partition, offset in sorted(offsets.items())
@@ -90,7 +90,7 @@ def place_rows(offsets: Mapping[TopicPartition, FoundOffset | None]) -> list[tup
 def range_rows(
     firsts: Mapping[TopicPartition, FoundOffset | None], ends: Mapping[TopicPartition, FoundOffset | None]
 ) -> list[tuple[Cell, ...]]:
-    """Return a row for each partition: its first offset, its end, and their difference. Pure."""
+    """Return a row for each partition: its first offset, its end, and their difference."""
     return [
         (*partition, first.offset, end.offset, end.offset - first.offset)
         for partition, end in sorted(ends.items())

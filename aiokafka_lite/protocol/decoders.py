@@ -93,6 +93,7 @@ def _get_value(source: Source, spec: Spec, where: str, label: str, run: list[tup
         return
     nullable = spec.is_nullable(source.version)
     if source.flexible:
+        # A compact length is one more than the length, so that 0 is null. Most are one byte, which needs no call.
         run.append(("B", "n"))
         _read_run(source, run)
         source("if n > 0x7f: n, pos = get_uvarint(data, pos - 1)")
@@ -122,6 +123,7 @@ def _get_bytes(source: Source, spec: Spec, where: str, label: str) -> None:
             source(f"if n > {LONGEST_STRING}: refuse_long_string({label!r}, n)")
         source(f"{where} = {source.sliced}; pos = stop")
     elif spec.wire == "records":
+        # A view: a copy would take the memory of a fetch twice.
         source(f"{where} = view[pos:stop]; pos = stop")
     else:
         source(f"{where} = bytes(data[pos:stop]); pos = stop")
@@ -131,10 +133,12 @@ def _get_array(source: Source, spec: Spec, where: str, label: str) -> None:
     least = least_size(spec.item, source.version, source.flexible)
     if not least:
         raise TypeError(f"{label}: elements without bytes give the count of the array no limit")
+    # Rule 3: the count comes from the peer, and nothing is allocated for elements that the frame cannot have.
     check = f"refuse({label!r}, n * {least} if n > 0 else n, size - pos)"
     if isinstance(spec.item, Spec) and spec.item.wire in FIXED:
         unpackers = source.bind("unpackers", prepared_unpackers(spec.item.wire)) if spec.item.wire != "16s" else None
         if unpackers:
+            # A short array needs no check: unpack_from itself refuses one that ends after the data.
             source(f"if 0 <= n < {UNROLLED}: {where} = [*{unpackers}[n](data, pos)]")
             source("else:")
             source.depth += 1

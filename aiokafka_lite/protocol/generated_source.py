@@ -116,6 +116,7 @@ class Source:
             self("pass")  # a message without fields
         text = "\n".join(self.lines) + "\n"
         file = f"<{name} {self.label} v{self.version}>"
+        # Python's debugger and tracebacks look for the source of a file here.
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.names)
         return self.names[name]

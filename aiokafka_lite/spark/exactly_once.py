@@ -131,9 +131,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The result of a task. ``transaction`` is None without rows, and if an earlier run has committed the rows.
+    """The result of a task. ``transaction`` is None if there are no rows, or if an earlier run has committed them.
 
-    ``topic`` is a topic of the rows, None without rows. The marker is committed for its partition 0. ``rows`` and
+    ``topic`` is a topic of the rows, None if there are none. The marker is committed for its partition 0. ``rows`` and
     ``size`` count the rows and the bytes of their keys and values.
     """
 

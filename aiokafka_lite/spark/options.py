@@ -140,31 +140,20 @@ _REFUSED_PROPERTIES = {
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class Properties(Mapping[str, str]):
+class Properties(dict[str, str]):
     """The ``kafka.*`` options without this prefix. ``repr`` does not show values, because some are secrets.
 
-    The values are as the user wrote them: each node resolves ``file:`` and ``env:`` when it connects.
+    The values are as the user wrote them: each node resolves ``file:`` and ``env:`` when it connects. They never
+    change, so the properties can be the key of a client.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ()
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> str:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
     def __repr__(self) -> str:
-        return f"<Properties {' '.join(sorted(self._values))}>"
+        return f"<Properties {' '.join(sorted(self))}>"
 
     def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
         """Return the settings that ``convert`` makes. Raises ConfigurationError with the option as the user wrote

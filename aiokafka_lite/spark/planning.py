@@ -72,6 +72,7 @@ class Planner:
         expected = set(filter(self.selects, checkpoint))
         if isinstance(selection, AssignStrategy):
             expected.update(selection.partitions)
+        # A topic that a broker does not know yet would be left out of the batch, and count as new in the next one.
         for _ in range(self._read.offset_retries):
             selected = self._run(lambda client: _selected(client, self._read, False))
             is_complete = expected.issubset(selected.partitions)
@@ -139,6 +140,8 @@ class Planner:
                 )
             else:
                 at_end.append(partition)
+        # All ends are looked up in one request. With availableNow they are the target that was set before: a later end
+        # would let the query read beyond it.
         known_ends = latest or {}
         ends = self.latest(partition for partition in at_end if partition not in known_ends)
         return resolved | {
@@ -152,13 +155,7 @@ class Planner:
     async def _list(self, client: Client, lookups: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         if not lookups:
             return {}
-        config = client.config
-        answers = await list_offsets(
-            client,
-            lookups,
-            self._isolation,
-            timeout=config.api_timeout,
-        )
+        answers = await list_offsets(client, lookups, self._isolation, timeout=client.config.api_timeout)
         return {partition: None if answer is None else answer.offset for partition, answer in answers.items()}
 
     def _run(self, request: Callable[[Client], Awaitable[T]]) -> T:
@@ -210,6 +207,7 @@ async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
         case SubscribeStrategy(topics):
             return await _partitions_of(client, topics, "subscribe", must_exist)
         case SubscribePatternStrategy() as pattern:
+            # A pattern may match no topic yet. A topic that is deleted meanwhile is no error either.
             names = [name for name in await _all_topics(client) if pattern.matches(name)]
             return await _partitions_of(client, names, "subscribePattern", False)
         case AssignStrategy(partitions):
@@ -239,6 +237,7 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
                 hint = f"did you mean {near[0]!r}?" if near else "create it, or correct the name"
                 raise ConfigurationError(f"option {option}: the cluster has no topic {name!r}; {hint}")
         elif error is not ErrorCode.NONE:
+            # A refused topic must not be left out silently: its records would be missing without an error.
             raise error_for(error, f"topic {name!r}")
         elif topic is not None:
             partitions += (TopicPartition(name, partition.partition) for partition in topic.partitions)

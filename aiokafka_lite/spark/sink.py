@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -153,13 +154,11 @@ def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> Dat
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
     """Return the records that the tasks have written to each partition, as one line."""
     outcomes = [message.outcome for message in messages if isinstance(message, Finished)]
-    records: dict[tuple[str, int], int] = {}
-    for outcome in outcomes:
-        for place, written in outcome.ranges.items():
-            records[place] = records.get(place, 0) + written.records
+    records = sum((outcome.records for outcome in outcomes), Counter[tuple[str, int]]())
     places = ", ".join(f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(records.items()))
-    total, size = sum(outcome.records for outcome in outcomes), sum(outcome.size for outcome in outcomes)
-    return f"{plural(total, 'record')}, {plural(size, 'byte')}, in {len(outcomes)} of {len(messages)} tasks ({places})"
+    size = sum(outcome.size for outcome in outcomes)
+    written = f"{plural(records.total(), 'record')}, {plural(size, 'byte')}"
+    return f"{written}, in {len(outcomes)} of {len(messages)} tasks ({places})"
 
 
 _checked_topics: set[Target] = set()

@@ -9,7 +9,7 @@ This module does not import Spark. A task is an iterator of Arrow record batches
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -43,38 +43,17 @@ class Target:
 
 
 @dataclass
-class WrittenRange:
-    """The number of records written to one partition, and their first and last offset, -1 if unknown (acks=0).
-
-    Between the two offsets, there may be records of other writers.
-    """
-
-    records: int
-    first: int
-    last: int
-
-    def add(self, run: Written) -> None:
-        """Count a later run of records."""
-        self.records += run.records
-        if run.base_offset >= 0:
-            self.first = run.base_offset if self.first < 0 else min(self.first, run.base_offset)
-            self.last = max(self.last, run.base_offset + run.records - 1)
-
-
-@dataclass
 class TaskOutput:
-    """The records that a task has written. ``size`` is in bytes, before compression."""
+    """The number of records that a task has written to each partition. ``size`` is in bytes, before compression."""
 
-    records: int = 0
     size: int = 0
-    ranges: dict[tuple[str, int], WrittenRange] = field(default_factory=dict)
+    records: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, topic: str, size: int, runs: Iterable[Written]) -> None:
         """Count the runs of a batch of rows."""
         self.size += size
         for run in runs:
-            self.records += run.records
-            self.ranges.setdefault((topic, run.partition), WrittenRange(0, -1, -1)).add(run)
+            self.records[topic, run.partition] += run.records
 
 
 def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> TaskOutput:
@@ -163,7 +142,7 @@ def _option_names() -> Iterator[None]:
 
 
 def by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """Divide rows by their topic. Raises SerializationError for a row without a topic."""
+    """Divide rows by their topic. Raises SerializationError if a row has no topic."""
     rows = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
     if topic is not None:
         yield topic, rows

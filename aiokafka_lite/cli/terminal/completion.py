@@ -162,7 +162,7 @@ def pieces_of_bash(variables: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def join_pieces(pieces: Iterable[str]) -> tuple[list[str], str]:
-    """Return the words that bash has divided, and the pieces of the last word without the last one. Pure.
+    """Return the words that bash has divided, and the pieces of the last word without the last one.
 
     A colon after an option is a word of its own, as in ``-k :``.
     """

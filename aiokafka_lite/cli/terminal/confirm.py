@@ -21,7 +21,7 @@ LONGEST_LINE = 1 << 20
 
 
 async def confirmed(question: str, yes: bool) -> bool:
-    """Return whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
+    """Return whether the user agrees. Do not ask for ``yes``, or if stdin or stderr is not a terminal: return True."""
     import asyncio
 
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):

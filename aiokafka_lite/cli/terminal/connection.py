@@ -134,7 +134,7 @@ class ConnectionOptions:
 
 
 def of_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``. Pure.
+    """Return the security properties in variables such as ``AIOKAFKA_LITE_SASL_PASSWORD``.
 
     Raises ConfigurationError for a variable that looks like a mistake. Others are ignored: Kubernetes makes variables
     such as ``AIOKAFKA_LITE_SERVICE_HOST`` for a service named ``aiokafka-lite``.

@@ -10,7 +10,7 @@ from .descriptors import read
 
 
 class LineSplitter:
-    """Cuts blocks into lines. Pure. ``check`` refuses a line above ``limit`` bytes before all of it is read."""
+    """Cuts blocks into lines. ``check`` refuses a line above ``limit`` bytes before all of it is read."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

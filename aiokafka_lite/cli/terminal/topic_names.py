@@ -101,6 +101,6 @@ def no_topic(name: str) -> str:
 
 
 def hint(name: str, names: Iterable[str]) -> str:
-    """Return the end of an error, with the most similar known name; empty if no name is similar. Pure."""
+    """Return the end of an error, with the most similar known name; empty if no name is similar."""
     near = get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

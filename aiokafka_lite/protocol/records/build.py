@@ -154,7 +154,8 @@ class BatchBuilder:
         header.
 
         Records that compression does not make smaller stay uncompressed. They are not copied: the result is the
-        builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy without cramjam.
+        builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy if cramjam is
+        missing.
         """
         self._limit = 0
         self._pack()

@@ -50,7 +50,7 @@ def check_available(compression: Compression) -> None:
 def compress(compression: Compression, data: Buffer, level: int | None = None) -> bytes:
     """Compress ``data`` for a record batch of format v2; ``level`` None is the codec's default.
 
-    Raises ConfigurationError for a level that the codec does not have, and for snappy without cramjam.
+    Raises ConfigurationError for a level that the codec does not have, and for snappy if cramjam is not installed.
     """
     check_level(compression, level)
     return codec_of(compression).compress(data, level)
@@ -59,7 +59,7 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
 def decompress(compression: Compression, data: Buffer, max_size: int = DEFAULT_MAX_DECOMPRESSED) -> bytes:
     """Decompress ``data``. Raises CorruptRecord if it is malformed, cut off, or exceeds ``max_size`` bytes.
 
-    Raises ConfigurationError for snappy without cramjam.
+    Raises ConfigurationError for snappy if cramjam is not installed.
     """
     steps = decompressing(compression, data, max_size)
     try:

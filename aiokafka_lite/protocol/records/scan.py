@@ -47,7 +47,7 @@ def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
             end = position + (raw >> 1)
             if raw & 1 or end > size:
                 raise CorruptRecord("a record has a wrong length")
-            raw, position = data[position + 1], position + 2
+            raw, position = data[position + 1], position + 2  # after the attributes
             if raw > 0x7F:
                 raw, position = read_raw_varlong(data, position - 1)
             timestamp = base_timestamp + (raw >> 1 ^ -(raw & 1)) if append_time is None else append_time
@@ -68,6 +68,7 @@ def scan(batch: RecordBatch, body: Buffer) -> Iterator[RecordSpan]:
                 raw, position = read_raw_varint(data, position - 1)
             if position + (0 if raw & 1 else raw >> 1) > end:
                 raise CorruptRecord("a key or value is longer than its record")
+            # The value and the headers are skipped by the length of the record, whatever they contain.
             yield RecordSpan(offset, timestamp, key, not raw & 1, start, end)
             position = end
     except IndexError:
@@ -82,6 +83,7 @@ def checking_lengths(body: Buffer, count: int) -> Generator[None, None, None]:
     a batch of 4 KB can decompress to a hundred million of them.
     """
     end, records_left = 0, count
+    # Without this check, a count from the wire could keep the loop busy for records that cannot be there.
     if count * SMALLEST_RECORD > len(body):
         end, records_left = -1, 0
     try:

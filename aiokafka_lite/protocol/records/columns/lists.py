@@ -36,7 +36,7 @@ _KEPT_ROWS = 1 << 16
 
 @cache
 def arrow_types() -> Mapping[str, pyarrow.DataType]:
-    """Return the Arrow type of each of ``READ_COLUMNS``. Raises ConfigurationError without pyarrow."""
+    """Return the Arrow type of each of ``READ_COLUMNS``. Raises ConfigurationError if pyarrow is missing."""
     pa = extra("pyarrow")
     return {
         "key": pa.binary(),
@@ -93,8 +93,8 @@ class Columns(Protocol):
 def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
     """Return the columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
 
-    Raises ConfigurationError for an unknown column, and without pyarrow; DeserializationError for a timestamp that does
-    not fit into microseconds.
+    Raises ConfigurationError for an unknown column, and if pyarrow is missing. Raises DeserializationError for a
+    timestamp that does not fit into microseconds.
     """
     pa, types = extra("pyarrow"), arrow_types()
     columns = column_names(names, headers=headers)

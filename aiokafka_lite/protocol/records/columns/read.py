@@ -75,7 +75,7 @@ class ArrowDecoder:
     """Decodes packed batches into Arrow record batches with the columns ``names``, in that order.
 
     A record batch is full at about ``max_rows`` rows or ``max_bytes`` bytes. A batch of the log is not split. Owner:
-    one task. Raises ConfigurationError without NumPy or pyarrow.
+    one task. Raises ConfigurationError if NumPy or pyarrow is missing.
     """
 
     def __init__(
@@ -244,6 +244,8 @@ class _PackedRecords:
         # The fields of a record in their order; ``at`` is where the next field of each record begins.
         length, at = self._varints(starts)
         self._refuse((length < 0) | (at + length != ends), "a record does not end where its length says")
+        # From here on the record ends in the data. A varint that runs on into the next record is a wrong number, and
+        # one of the checks below finds it.
         timestamp_deltas, at = self._varints(at + 1)  # after the attributes
         offset_deltas, at = self._varints(at)
         self.offsets = self._per_record([batch.batch.base_offset for batch in self.batches]) + offset_deltas
@@ -269,6 +271,7 @@ class _PackedRecords:
         rows = np.arange(len(self.offsets)) if self.rows is None else self.rows
         start = before = 0
         while start < len(rows):
+            # At least one record: ``decode_headers`` refuses it if it alone has too many headers.
             stop = max(start + 1, int(totals.searchsorted(before + MAX_HEADERS, "right")))
             part = copy(self)
             part.rows = rows[start:stop]
@@ -330,11 +333,13 @@ class _PackedRecords:
             after[longer] += 1
             longer = longer[byte > 0x7F]
             shift += 7
+        # Zigzag: the lowest bit is the sign, so that small negative numbers are short too.
         return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64), after
 
     def _blobs(self, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Return the sizes of keys or values (-1 for null), where their bytes begin, and where they end."""
         sizes, at = self._varints(at)
+        # Compared as a difference, because the sum of a place and a size from the wire could exceed 64 bits.
         self._refuse((sizes < -1) | (sizes > ends - at), "a key or value is longer than its record")
         return sizes, at, at + extra("numpy").maximum(sizes, 0)
 
@@ -342,6 +347,8 @@ class _PackedRecords:
         np = extra("numpy")
         rising = np.ones(len(deltas), bool)
         rising[1:] = deltas[1:] > deltas[:-1]
+        # The offsets of a batch begin anew: the first record is compared with the base offset, not with the record
+        # of the batch before.
         rising[self._firsts] = deltas[self._firsts] >= 0
         self._refuse(~rising, "the offsets of its records do not rise")
         last = np.array([batch.batch.last_offset_delta for batch in self.batches])
@@ -360,6 +367,7 @@ class _PackedRecords:
         return self._per_record(bases) + deltas
 
     def _find_wanted(self) -> Numbers | None:
+        # Most batches are wanted whole. Then no column is copied.
         if all(batch.low <= batch.batch.base_offset and batch.batch.last_offset < batch.high for batch in self.batches):
             return None
         low = self._per_record([batch.low for batch in self.batches])
@@ -372,7 +380,8 @@ class _PackedRecords:
         at, ends = self.chosen(self._headers_at), self.chosen(self._ends)
         data = bytes(self.data)
         headers: list[tuple[Header, ...] | None] = [None] * len(self)
-        names: dict[bytes, str] = {}
+        names: dict[bytes, str] = {}  # header names repeat, so each is decoded once
+        # A record without headers has the count 0, one byte.
         for row in extra("numpy").nonzero(self._octets[at])[0].tolist():
             record = row if self.rows is None else int(self.rows[row])
             try:

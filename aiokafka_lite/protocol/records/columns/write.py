@@ -139,6 +139,7 @@ class Rows:
         count = stop - start
         empty = _scalar(b"")
         pieces: list[Any] = [_scalar(b"\0")]  # attributes
+        # Timestamps are relative to the first one of the batch, offsets to its base offset.
         base = latest = self._now
         if self.timestamps is None:
             pieces.append(_scalar(ENCODINGS[0]))
@@ -171,6 +172,7 @@ class Rows:
         """Return the end of the rows from ``start`` that ``max_bytes`` hold, after at least one."""
         if self._ends is None:
             self._ends = self.sizes().cumsum()
+        # The estimate is never too small, so the batch keeps its limit. One row always fits; else it would block all.
         before = int(self._ends[start - 1]) if start else 0
         return min(max(int(self._ends.searchsorted(before + max_bytes, side="right")), start + 1), stop)
 
