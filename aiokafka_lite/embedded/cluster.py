@@ -401,7 +401,10 @@ class EmbeddedCluster(Component):
         self._service.check_process()
         if node is not None:
             self.nodes[node]  # raises ValueError for a broker that does not exist
-        return self.faults.on(request, node=node, topic=topic, partition=partition, nth=nth, times=times)
+        remove = self.faults.remove
+        return self.faults.add(
+            Fault(request, node=node, topic=topic, partition=partition, nth=nth, times=times, remove=remove)
+        )
 
     async def stop(self, node: int) -> None:
         """Shut a broker down: first other brokers take over its partitions, then its connections close."""

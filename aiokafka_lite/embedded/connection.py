@@ -308,18 +308,12 @@ class ServerConnection:
             return await self._wait_for(answer)
         except Refused as refusal:  # before its base class KafkaError, which closes the connection
             logger.info("%r refused %s: %s", self, type(request).__name__, refusal)
-            failure = error_response(request, refusal.code, context.version)
-            if failure is None:
-                raise CloseConnection from None
-            return failure
+            return _failure(context, request, refusal.code)
         except (CloseConnection, KafkaError, LoginFailed):
             raise
         except Exception:
             logger.exception("%r: the handler of %s failed", self, type(request).__name__)
-            failure = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
-            if failure is None:
-                raise CloseConnection from None
-            return failure
+            return _failure(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _log_in(self, authentication: Authentication, context: RequestContext, request: Request[Any]) -> Answer:
         """Handle a request of the login, or ApiVersions before it."""
@@ -420,15 +414,24 @@ class ServerConnection:
     async def _fail(self, fault: Fault, context: RequestContext, request: Request[Any]) -> Response | None:
         """Fail the part of the request that the fault concerns, and handle the rest."""
         hit, rest = split_request(request, fault.is_about, context.broker.metadata.topic_name)
-        failed = error_response(hit, fault.code, context.version)
         if rest is None:
-            if failed is None:
-                raise CloseConnection  # acks=0 has no response: only a closed connection reports the error
-            return failed
+            return _failure(context, hit, fault.code)
         handled = await self._handle_measured(context, rest)
-        if failed is None or handled is None:
+        failed = _failure(context, hit, fault.code)
+        if handled is None:
             raise CloseConnection
         return merge_responses(request, failed, handled)
+
+
+def _failure(context: RequestContext, request: Request[Any], code: ErrorCode) -> Response:
+    """Return the response in which a request failed.
+
+    Raises CloseConnection with acks=0, which has no response: only a closed connection reports the error.
+    """
+    response = error_response(request, code, context.version)
+    if response is None:
+        raise CloseConnection
+    return response
 
 
 def _encoded(header: RequestHeader, response: Response) -> bytearray:

@@ -12,7 +12,7 @@ import errno
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -361,20 +361,7 @@ class DataDir(InMemory):
             "topic_id": topic.topic_id.hex(),
             "configs": dict(topic.configs),
             "start": self._start,
-            "partitions": [
-                {
-                    "replicas": state.replicas,
-                    "isr": state.isr,
-                    "leader": state.leader,
-                    "leader_epoch": state.leader_epoch,
-                    "partition_epoch": state.partition_epoch,
-                    "adding": state.adding,
-                    "removing": state.removing,
-                    "elr": state.elr,
-                    "last_leader": state.last_leader,
-                }
-                for state in topic.partitions
-            ],
+            "partitions": [asdict(state) for state in topic.partitions],
         }
 
     def _save_topic(self, name: str, content: dict[str, Any] | None) -> None:
@@ -495,19 +482,15 @@ def _topic(content: dict[str, Any], controller: Controller, start: int) -> Topic
     records."""
     # The epochs of earlier starts are not written to the file unless something else of the topic changed.
     starts = max(1, start - content["start"])
-    partitions = tuple(
-        PartitionRegistration(
-            replicas=tuple(state["replicas"]),
-            isr=tuple(state["isr"]),
-            leader=state["leader"],
-            leader_epoch=state["leader_epoch"] + starts,
-            partition_epoch=state["partition_epoch"] + starts,
-            adding=tuple(state["adding"]),
-            removing=tuple(state["removing"]),
-            elr=tuple(state["elr"]),
-            last_leader=state["last_leader"],
-        )
-        for state in content["partitions"]
-    )
+    partitions = tuple(_state(values, starts) for values in content["partitions"])
     config = TopicConfig.parse(content["configs"], controller.settings.merged())
     return Topic(content["name"], bytes.fromhex(content["topic_id"]), partitions, config, content["configs"])
+
+
+def _state(values: dict[str, Any], starts: int) -> PartitionRegistration:
+    """Return the saved state of a partition, in epochs that are ``starts`` later. JSON has lists for its tuples."""
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    state = PartitionRegistration(**fields)
+    return replace(state, leader_epoch=state.leader_epoch + starts, partition_epoch=state.partition_epoch + starts)

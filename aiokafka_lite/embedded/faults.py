@@ -203,22 +203,12 @@ class Faults:
         self._faults: list[Fault] = []
         self._all: list[Fault] = []  # with removed ones that were never hit
 
-    def on(
-        self,
-        request: type[Request[Any]],
-        *,
-        node: int | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        nth: int = 1,
-        times: int | None = 1,
-    ) -> Fault:
-        fault = Fault(request, node=node, topic=topic, partition=partition, nth=nth, times=times, remove=self._remove)
+    def add(self, fault: Fault) -> Fault:
         self._faults.append(fault)
         self._all.append(fault)
         return fault
 
-    def _remove(self, fault: Fault) -> None:
+    def remove(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
         if fault.hits and fault in self._all:

@@ -102,29 +102,17 @@ def handles(
     """
 
     def register(handler: H) -> H:
-        guarded = handler if requires is None else _guarded(handler, requires)
-        HANDLERS[request] = guarded if feature is None else _finalized(guarded, feature)
+        def guarded(context: RequestContext, message: Request[Any]) -> Answer:
+            if feature is not None and context.broker.controller.features.level(feature) == 0:
+                return error_response(message, ErrorCode.UNSUPPORTED_VERSION, context.version)
+            if requires is not None and not context.allows(requires):
+                return error_response(message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.version)
+            return handler(context, message)
+
+        HANDLERS[request] = handler if requires is None and feature is None else guarded
         return handler
 
     return register
-
-
-def _guarded(handler: Handler, requires: AclOperation) -> Handler:
-    def guarded(context: RequestContext, request: Request[Any]) -> Answer:
-        if context.allows(requires):
-            return handler(context, request)
-        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.version)
-
-    return guarded
-
-
-def _finalized(handler: Handler, feature: str) -> Handler:
-    def guarded(context: RequestContext, request: Request[Any]) -> Answer:
-        if context.broker.controller.features.level(feature) > 0:
-            return handler(context, request)
-        return error_response(request, ErrorCode.UNSUPPORTED_VERSION, context.version)
-
-    return guarded
 
 
 class CloseConnection(Exception):
