@@ -97,7 +97,12 @@ _WITH_LIMITS = {
     name: _DECLARED_BY_BROKERS[name]._replace(default=default, minimum=minimum)
     for name, (default, minimum) in _LIMITS.items()
 }
-TOPIC_KEYS: dict[str, ConfigKey] = dict(sorted({**_DECLARED_BY_BROKERS, **_WITH_LIMITS, **_WITHOUT_EFFECT}.items()))
+_WITH_CODECS = {
+    "compression.type": _DECLARED_BY_BROKERS["compression.type"]._replace(allowed=(*_COMPRESSIONS, "producer")),
+}
+TOPIC_KEYS: dict[str, ConfigKey] = dict(
+    sorted((_DECLARED_BY_BROKERS | _WITH_LIMITS | _WITH_CODECS | _WITHOUT_EFFECT).items())
+)
 """The settings of topics by name."""
 
 
