@@ -44,6 +44,7 @@ def encode_header(
     count: int,
 ) -> bytes:
     """Return the header of a batch of these records, with its checksum."""
+    # Nine parameters: the fields of the header.
     covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     checksum = crc32c(records, crc32c(covered))  # continued over the records, so that nothing is joined

@@ -207,6 +207,7 @@ def encode_batch(
     The batch is always compressed, unlike a batch of ``BatchBuilder``. ``offset_deltas`` and ``last_offset_delta`` make
     the gaps that compaction leaves. Without records, it is the empty batch that compaction leaves at the end.
     """
+    # Twelve parameters: the fields of the header, each with its default. Not on the path of a record.
     rows = list(records)
     timestamps = [row[0] for row in rows]
     base_timestamp = timestamps[0] if rows else -1

@@ -53,6 +53,7 @@ def find_fields(
     from the first of several bodies; ``position`` is the place of the body ``data`` among them. With an append time,
     all records have the base timestamp. Returns False if the caller must find the fields.
     """
+    # Nine parameters: C reads them without an object, for each batch.
     return False
 
 

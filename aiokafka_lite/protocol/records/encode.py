@@ -114,6 +114,7 @@ def append_lists(
     stop: int,
 ) -> int | None:
     """Append records in C, as ``pack.RecordLists.append_to`` does. Returns None if ``pack`` must append them."""
+    # Nine parameters, as in ``append_rows``: C reads them without an object, for each call of a producer.
     return None
 
 
