@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ..errors import IllegalStateError
 from ..net.metrics import BrokerTraffic
-from ..snapshot import Snapshot
+from ..snapshot import SECONDS, Gauge, Snapshot
 
 if TYPE_CHECKING:
     from .client import Client
@@ -31,7 +31,7 @@ class ClientMetrics(Snapshot):
     """
 
     client_id: str
-    connections: int
+    connections: Annotated[int, Gauge("connections", "Open connections.")]
     connects: int
     connect_failures: int
     requests: int
@@ -40,12 +40,18 @@ class ClientMetrics(Snapshot):
     bytes_sent: int
     bytes_received: int
     throttle_time: float
-    metadata_age: float | None
-    last_response_ago: float | None
-    outages: int
-    loop_delay: float
+    metadata_age: Annotated[float | None, Gauge("metadata.age", "Time since the last metadata.", SECONDS)]
+    last_response_ago: Annotated[
+        float | None, Gauge("last.response.ago", "Time since the last response of any broker.", SECONDS)
+    ]
+    outages: Annotated[int, Gauge("outages", "Places, such as brokers, whose failures are being retried now.")]
+    loop_delay: Annotated[float, Gauge("loop.delay", "Longest delay of the event loop in the last minute.", SECONDS)]
     loop_delay_max: float
     brokers: Mapping[int, BrokerTraffic]
+
+
+_SUMS = ("connects", "connect_failures", "requests", "responses", "bytes_sent", "bytes_received", "throttle_time")
+"""The fields that are sums over the brokers, with those that have left the cluster."""
 
 
 def loop_time() -> float:
@@ -62,22 +68,19 @@ def loop_time() -> float:
 def client_metrics(client: Client) -> ClientMetrics:
     """Return the current metrics. May be called before the start and after the end."""
     brokers = client.traffic()
-    every, departed = brokers.values(), client.departed
     view, delay, now = client.view, client.loop_delay, loop_time()
-    answered = [broker.last_response_at for broker in client.brokers if broker.last_response_at is not None]
+    sums = {
+        name: getattr(client.departed, name) + sum(getattr(broker, name) for broker in brokers.values())
+        for name in _SUMS
+    }
+    response_times = [broker.last_response_at for broker in client.brokers if broker.last_response_at is not None]
     return ClientMetrics(
+        **sums,
         client_id=client.config.client_id,
-        connections=sum(broker.connections for broker in every),
-        connects=departed.connects + sum(broker.connects for broker in every),
-        connect_failures=departed.connect_failures + sum(broker.connect_failures for broker in every),
-        requests=departed.requests + sum(broker.requests for broker in every),
-        requests_in_flight=sum(broker.requests_in_flight for broker in every),
-        responses=departed.responses + sum(broker.responses for broker in every),
-        bytes_sent=departed.bytes_sent + sum(broker.bytes_sent for broker in every),
-        bytes_received=departed.bytes_received + sum(broker.bytes_received for broker in every),
-        throttle_time=departed.throttle_time + sum(broker.throttle_time for broker in every),
+        connections=sum(broker.connections for broker in brokers.values()),
+        requests_in_flight=sum(broker.requests_in_flight for broker in brokers.values()),
         metadata_age=None if view.updated_at is None else view.age(now),
-        last_response_ago=now - max(answered) if answered else None,
+        last_response_ago=now - max(response_times) if response_times else None,
         outages=sum(outage.began is not None for outage in client.outages.all()),
         loop_delay=max(delay.recent, default=0.0),
         loop_delay_max=delay.longest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from ..cluster.client import Client
 from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
@@ -11,7 +12,7 @@ from ..group.counters import RequestCounters
 from ..group.member_runner import MemberRunner
 from ..group.offsets import Offsets
 from ..net.metrics import LatencyMetrics
-from ..snapshot import Snapshot
+from ..snapshot import BYTES, MILLISECONDS, SECONDS, Counter, Gauge, Latency, Pushed, Snapshot
 from ..types import IsolationLevel, TopicPartition
 from .counters import FetchCounters
 from .diagnosis import lag_of
@@ -30,12 +31,16 @@ class PartitionMetrics(Snapshot):
     ``records_consumed`` and ``bytes_consumed`` count over all assignments of the partition to this consumer.
     """
 
-    position: int | None
-    lag: int | None
+    position: Annotated[int | None, Gauge("position", "Offset of the next record to return.")]
+    lag: Annotated[int | None, Gauge("records.lag", "Offsets between the position and the end of the partition.")]
     last_stable_offset: int | None
-    buffered_bytes: int
+    buffered_bytes: Annotated[
+        int, Gauge("buffered", "Fetched batches of the partition that are not unpacked yet.", BYTES)
+    ]
     is_paused: bool
-    records_consumed: int
+    records_consumed: Annotated[
+        int, Counter("records.consumed", "Records of the partition that were returned to the program.")
+    ]
     bytes_consumed: int
 
 
@@ -63,10 +68,30 @@ class MemberMetrics(Snapshot):
 
     state: str
     generation: int
-    assigned_partitions: int
-    last_poll_ago: float
-    heartbeats: RequestMetrics
-    rebalances: RequestMetrics
+    assigned_partitions: Annotated[
+        int,
+        Gauge("assigned.partitions", "Partitions that the group has assigned to this member."),
+        Pushed("consumer.coordinator.assigned.partitions"),
+    ]
+    last_poll_ago: Annotated[float, Gauge("last.poll.ago", "Time since the program last asked for records.", SECONDS)]
+    heartbeats: Annotated[
+        RequestMetrics,
+        Latency("heartbeats", "heartbeat", "Heartbeats that renewed the session", of="latency"),
+        Counter("heartbeat.failures", "Heartbeats without an answer, or refused.", of="failures"),
+        Gauge("last.heartbeat.ago", "Time since the session was last renewed.", SECONDS, of="last_success_ago"),
+        Pushed("consumer.coordinator.heartbeat.total", of="latency.count"),
+    ]
+    rebalances: Annotated[
+        RequestMetrics,
+        Latency("rebalances", "rebalance", "Rebalances that ended with an assignment", of="latency"),
+        Counter("rebalance.failures", "Rebalances that ended without an assignment.", of="failures"),
+        Gauge("last.rebalance.ago", "Time since the last rebalance.", SECONDS, of="last_success_ago"),
+        Pushed("consumer.coordinator.rebalance.total", of="latency.count"),
+        Pushed("consumer.coordinator.failed.rebalance.total", of="failures"),
+        Pushed("consumer.coordinator.rebalance.latency.total", of="latency.total", scale=MILLISECONDS),
+        Pushed("consumer.coordinator.rebalance.latency.avg", of="latency.average", scale=MILLISECONDS),
+        Pushed("consumer.coordinator.rebalance.latency.max", of="latency.max", scale=MILLISECONDS),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +102,14 @@ class GroupMetrics(Snapshot):
     """
 
     group_id: str
-    commits: RequestMetrics
+    commits: Annotated[
+        RequestMetrics,
+        Latency("commits", "commit", "Requests that committed offsets", of="latency"),
+        Counter("commit.failures", "Requests to commit offsets that failed or were refused.", of="failures"),
+        Pushed("consumer.coordinator.commit.total", of="latency.count"),
+        Pushed("consumer.coordinator.commit.latency.avg", of="latency.average", scale=MILLISECONDS),
+        Pushed("consumer.coordinator.commit.latency.max", of="latency.max", scale=MILLISECONDS),
+    ]
     member: MemberMetrics | None
 
 
@@ -92,13 +124,31 @@ class ConsumerMetrics(Snapshot):
     partitions whose lag is known, None if there is none. ``group`` is None without a ``group_id``.
     """
 
-    records_consumed: int
-    bytes_consumed: int
-    buffered_bytes: int
-    fetch_latency: LatencyMetrics
-    fetch_failures: int
+    records_consumed: Annotated[
+        int,
+        Counter("records.consumed", "Records that were returned to the program."),
+        Pushed("consumer.fetch.manager.records.consumed.total"),
+    ]
+    bytes_consumed: Annotated[
+        int,
+        Counter("consumed", "Size of the batches of these records, as the brokers sent them.", BYTES),
+        Pushed("consumer.fetch.manager.bytes.consumed.total"),
+    ]
+    buffered_bytes: Annotated[int, Gauge("buffered", "Fetched batches that are not unpacked yet.", BYTES)]
+    fetch_latency: Annotated[
+        LatencyMetrics,
+        Latency("fetches", "fetch", "Fetch requests that were answered"),
+        Pushed("consumer.fetch.manager.fetch.total", of="count"),
+        Pushed("consumer.fetch.manager.fetch.latency.avg", of="average", scale=MILLISECONDS),
+        Pushed("consumer.fetch.manager.fetch.latency.max", of="max", scale=MILLISECONDS),
+    ]
+    fetch_failures: Annotated[int, Counter("fetch.failures", "Fetch requests without a response.")]
     lag: int | None
-    lag_max: int | None
+    lag_max: Annotated[
+        int | None,
+        Gauge("records.lag.max", "Maximum of the lags of the assigned partitions."),
+        Pushed("consumer.fetch.manager.records.lag.max"),
+    ]
     partitions: Mapping[TopicPartition, PartitionMetrics]
     group: GroupMetrics | None
     client: ClientMetrics

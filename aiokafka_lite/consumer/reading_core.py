@@ -158,9 +158,11 @@ class ReadingCore(SubscriptionObserver):
         return self.client.traffic()
 
     def _report_metrics(self) -> MetricsReport:
-        from .telemetry import consumer_report
+        from ..cluster.reports import report_of
 
-        return consumer_report(self.metrics())
+        metrics = self.metrics()
+        resource = {} if metrics.group is None else {"group_id": metrics.group.group_id}
+        return report_of("consumer", metrics, metrics.client, resource)
 
     def metrics(self) -> ConsumerMetrics:
         from .metrics import consumer_metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .broker_metrics import BrokerMetrics, ClusterMetrics, TopicMetrics
-from .client_telemetry import ClientMetrics
+from .client_telemetry import MetricsPush
 from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
 from .faults import Exchange, Fault
@@ -13,7 +13,6 @@ from .security.security import Security
 
 __all__ = [
     "BrokerMetrics",
-    "ClientMetrics",
     "ClusterConfig",
     "ClusterMetrics",
     "EmbeddedCluster",
@@ -21,6 +20,7 @@ __all__ = [
     "Exchange",
     "Fault",
     "MemoryConnector",
+    "MetricsPush",
     "Refused",
     "Security",
     "TopicMetrics",

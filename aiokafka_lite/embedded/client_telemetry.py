@@ -31,7 +31,7 @@ DEFAULT_INTERVAL_MS = int(CLIENT_METRICS_KEYS["interval.ms"].default or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ClientMetrics:
+class MetricsPush:
     """One push of a client.
 
     ``metrics`` is OpenTelemetry's ``MetricsData`` in protobuf, not compressed. ``is_last`` is True if the client ends.
@@ -84,7 +84,7 @@ class ClientTelemetry:
     """
 
     def __init__(
-        self, settings: ClusterSettings, clock: Callable[[], float], receive: Callable[[ClientMetrics], None]
+        self, settings: ClusterSettings, clock: Callable[[], float], receive: Callable[[MetricsPush], None]
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -103,7 +103,7 @@ class ClientTelemetry:
         self._instances[instance_id] = _Instance(subscription, client, now)
         return subscription, ErrorCode.NONE
 
-    def push(self, pushed: ClientMetrics, subscription_id: int, compression: int, max_bytes: int) -> ErrorCode:
+    def push(self, pushed: MetricsPush, subscription_id: int, compression: int, max_bytes: int) -> ErrorCode:
         """Take the metrics of a client, which are still compressed. Returns the error, if any."""
         instance = self._instances.get(pushed.client_instance_id.bytes)
         if instance is None or self._subscription(instance.client).subscription_id != subscription_id:

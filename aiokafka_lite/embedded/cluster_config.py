@@ -9,7 +9,7 @@ from ..aio.runtime import wall_clock
 from ..arguments import check_function, is_whole, must_be, several, whole
 from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from .client_telemetry import ClientMetrics
+from .client_telemetry import MetricsPush
 from .settings.broker_keys import BROKER_KEYS, PLUGIN_KEYS, STANDARD_AUTHORIZER
 from .settings.configs import ClusterSettings, broker_key
 from .settings.keys import InvalidConfig, check_configs
@@ -48,7 +48,7 @@ class ClusterConfig:
       UNKNOWN_TOPIC_OR_PARTITION until the topic exists, as in Kafka.
     - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
     - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
-    - ``receive_client_metrics`` is called with each push of metrics by a client (KIP-714), a ``ClientMetrics``. Without
+    - ``receive_client_metrics`` is called with each push of metrics by a client (KIP-714), a ``MetricsPush``. Without
       it, brokers do not offer the APIs of telemetry, like Kafka without a plugin for telemetry.
     - ``wall_clock`` returns seconds since the epoch, for timestamps and retention. Durations use the loop's clock.
 
@@ -67,7 +67,7 @@ class ClusterConfig:
     topic_creation_delay: float = 0.0
     storage_limit: int | None = None
     history_limit: int = HISTORY_LIMIT
-    receive_client_metrics: Callable[[ClientMetrics], None] | None = None
+    receive_client_metrics: Callable[[MetricsPush], None] | None = None
     wall_clock: Callable[[], float] = wall_clock
 
     def __post_init__(self) -> None:

@@ -8,11 +8,10 @@ from ..cluster.metrics import ClientMetrics
 from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
 from ..net.metrics import BrokerTraffic, LatencyMetrics
 from ..processing.workers import WorkersMetrics
-from ..producer.metrics import BrokerMetrics, ProducerMetrics, TransactionMetrics
+from ..producer.metrics import ProducerMetrics, SenderMetrics, TransactionMetrics
 from ..share.metrics import ShareConsumerMetrics
 
 __all__ = [
-    "BrokerMetrics",
     "BrokerTraffic",
     "ClientMetrics",
     "ConsumerMetrics",
@@ -23,6 +22,7 @@ __all__ = [
     "PartitionMetrics",
     "ProducerMetrics",
     "RequestMetrics",
+    "SenderMetrics",
     "ShareConsumerMetrics",
     "TransactionMetrics",
     "WorkersMetrics",

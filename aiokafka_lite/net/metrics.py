@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..snapshot import Snapshot
+from ..snapshot import BYTES, SECONDS, Counter, Gauge, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,23 @@ class BrokerTraffic(Snapshot):
 
     node_id: int
     address: str
-    connections: int
-    connects: int
-    connect_failures: int
-    requests: int
-    requests_in_flight: int
+    connections: Annotated[int, Gauge("connections", "Open connections to the broker.")]
+    connects: Annotated[int, Counter("connects", "Attempts to connect to the broker.")]
+    connect_failures: Annotated[int, Counter("connect.failures", "Attempts to connect to the broker that failed.")]
+    requests: Annotated[int, Counter("requests", "Requests to the broker.")]
+    requests_in_flight: Annotated[int, Gauge("requests.in.flight", "Requests to the broker without a response.")]
     responses: int
-    bytes_sent: int
-    bytes_received: int
+    bytes_sent: Annotated[int, Counter("sent", "Size of the requests to the broker.", BYTES)]
+    bytes_received: Annotated[int, Counter("received", "Size of the responses of the broker.", BYTES)]
     latency_p50: float | None
-    latency_p99: float | None
-    latency_max: float | None
-    throttle_time: float
-    latency_count: int
-    latency_total: float
+    latency_p99: Annotated[
+        float | None, Gauge("request.latency.p99", "99th percentile of the times of the last 1,000 responses.", SECONDS)
+    ]
+    latency_max: Annotated[
+        float | None, Gauge("request.latency.max", "Longest time of the last 1,000 responses.", SECONDS)
+    ]
+    throttle_time: Annotated[float, Counter("throttle.time", "Pauses that the broker requested.", SECONDS)]
+    latency_count: Annotated[int, Counter("responses", "Responses of the broker, without responses to handshakes.")]
+    latency_total: Annotated[
+        float, Counter("request.time", "Sum of the times from requests to their responses.", SECONDS)
+    ]

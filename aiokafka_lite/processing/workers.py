@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal
+from typing import Annotated, Any, Generic, Literal
 
 import anyio
 
@@ -45,7 +45,7 @@ from ..arguments import check_function, check_timeout, must_be, whole
 from ..consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from ..consumer.group.callbacks import wait
 from ..errors import ConfigurationError, IllegalStateError
-from ..snapshot import Snapshot
+from ..snapshot import Counter, Gauge, Snapshot
 from ..types import K, Record, V
 
 logger = logging.getLogger(__name__)
@@ -60,16 +60,11 @@ OnFailure = Callable[[Record[K, V], Exception], Awaitable[object]]
 class WorkersMetrics(Snapshot):
     """Counters of a ``Workers`` since its creation, and the number of records that it processes now."""
 
-    pending: int
-    """Records that were read and are not finished."""
-    active: int
-    """Records whose function runs now; at most ``concurrency``."""
-    processed: int
-    """Records whose function returned."""
-    retries: int
-    """Attempts after the first one of a record."""
-    failed: int
-    """Records whose last attempt failed."""
+    pending: Annotated[int, Gauge("records.pending", "Records that were read and are not finished.")]
+    active: Annotated[int, Gauge("records.active", "Records whose function runs now.")]
+    processed: Annotated[int, Counter("records.processed", "Records whose function returned.")]
+    retries: Annotated[int, Counter("retries", "Attempts after the first one of a record.")]
+    failed: Annotated[int, Counter("records.failed", "Records whose last attempt failed.")]
 
 
 class Workers(ConsumerGroupHandler[K, V]):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .failures import Failures as Failures
     from .interceptor import ProducerInterceptor as ProducerInterceptor
     from .interceptor import ProducerRecord as ProducerRecord
-    from .metrics import BrokerMetrics as BrokerMetrics
     from .metrics import ProducerMetrics as ProducerMetrics
+    from .metrics import SenderMetrics as SenderMetrics
     from .metrics import TransactionMetrics as TransactionMetrics
     from .partitioning.interface import BrokerLoad as BrokerLoad
     from .partitioning.interface import Partitioner as Partitioner
@@ -44,7 +44,7 @@ else:  # with a __getattr__, a type checker would accept every name
             ".delivery": "Delivery",
             ".failures": "FailedRecord Failures",
             ".interceptor": "ProducerInterceptor ProducerRecord",
-            ".metrics": "BrokerMetrics ProducerMetrics TransactionMetrics",
+            ".metrics": "SenderMetrics ProducerMetrics TransactionMetrics",
             ".producer": "Producer",
             ".results": "SendResults",
             "..serialization.serializer": """

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from ..cluster.metrics import ClientMetrics
-from ..snapshot import Snapshot
+from ..snapshot import BYTES, SECONDS, Counter, Gauge, Pushed, Snapshot
 from ..types import Node
 from .counters import ProducerCounters
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerMetrics(Snapshot):
+class SenderMetrics(Snapshot):
     """A producer's measurements of one broker.
 
     ``queued_bytes`` is the size of the sealed batches that wait for the broker or for its response. Latencies are in
@@ -50,10 +51,10 @@ class TransactionMetrics(Snapshot):
     state: str
     generation: int
     coordinator: Node | None
-    open_for: float | None
+    open_for: Annotated[float | None, Gauge("open", "Age of the open transaction.", SECONDS)]
     partitions: int
-    committed: int
-    aborted: int
+    committed: Annotated[int, Counter("committed", "Transactions that were committed.")]
+    aborted: Annotated[int, Counter("aborted", "Transactions that were aborted.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +70,33 @@ class ProducerMetrics(Snapshot):
     event loop.
     """
 
-    buffered_bytes: int
-    buffer_memory: int
-    senders_waiting: int
-    batches_unsettled: int
+    buffered_bytes: Annotated[int, Gauge("buffered", "Part of the buffer memory that is in use.", BYTES)]
+    buffer_memory: Annotated[int, Gauge("buffer.memory", "Size of the buffer memory.", BYTES)]
+    senders_waiting: Annotated[int, Gauge("senders.waiting", "Calls that wait for room in the buffer memory.")]
+    batches_unsettled: Annotated[int, Gauge("batches.unsettled", "Batches that are neither delivered nor failed.")]
     requests_in_flight: int
-    requests_sent: int
-    batches_sent: int
-    records_sent: int
-    bytes_sent: int
-    records_delivered: int
-    records_failed: int
-    retries: int
+    requests_sent: Annotated[int, Counter("requests", "Produce requests.")]
+    batches_sent: Annotated[int, Counter("batches.sent", "Batches in requests. Each retry counts again.")]
+    records_sent: Annotated[
+        int,
+        Counter("records.sent", "Records in requests. Each retry counts again."),
+        Pushed("producer.record.send.total"),
+    ]
+    bytes_sent: Annotated[int, Counter("sent", "Size of the batches in requests. Each retry counts again.", BYTES)]
+    records_delivered: Annotated[int, Counter("records.delivered", "Records that were acknowledged.")]
+    records_failed: Annotated[
+        int,
+        Counter("records.failed", "Records that were accepted and not delivered."),
+        Pushed("producer.record.error.total"),
+    ]
+    retries: Annotated[
+        int, Counter("retries", "Batches that had to be sent again."), Pushed("producer.record.retry.total")
+    ]
     batch_size_average: float | None
     records_per_batch_average: float | None
     records_per_request_average: float | None
     throttle_time: float
-    brokers: Mapping[int, BrokerMetrics]
+    brokers: Mapping[int, SenderMetrics]
     transactions: TransactionMetrics | None
     client: ClientMetrics
 
@@ -97,7 +108,7 @@ def average(total: int, count: int) -> float | None:
 
 def snapshot(
     counters: ProducerCounters,
-    brokers: dict[int, BrokerMetrics],
+    brokers: dict[int, SenderMetrics],
     client: ClientMetrics,
     *,
     buffer_memory: int,

@@ -329,10 +329,13 @@ def _reporter(producer: Producer[Any, Any]) -> Callable[[], MetricsReport]:
     reference = weakref.ref(producer)
 
     def report() -> MetricsReport:
-        from .telemetry import producer_report
+        from ..cluster.reports import report_of
 
         owner = reference()
         assert owner is not None, "the owner of the client"
-        return producer_report(owner.metrics())
+        metrics = owner.metrics()
+        transactions = metrics.transactions
+        resource = {} if transactions is None else {"transactional_id": transactions.transactional_id}
+        return report_of("producer", metrics, metrics.client, resource)
 
     return report

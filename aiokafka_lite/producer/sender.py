@@ -40,7 +40,7 @@ from .produce_requests import ProduceRequests
 from .timers import Timers
 
 if TYPE_CHECKING:
-    from .metrics import BrokerMetrics
+    from .metrics import SenderMetrics
 
 RECHECK_LEADER = 1.0
 """Seconds between requests for metadata while a broker cannot be reached, because another broker may lead its
@@ -135,12 +135,12 @@ class Sender:
             await self._all_answered
         return waits
 
-    def metrics(self, queued_bytes: int) -> BrokerMetrics:
+    def metrics(self, queued_bytes: int) -> SenderMetrics:
         """Return a snapshot of this broker."""
-        from .metrics import BrokerMetrics  # imported here: its dataclasses take 2 ms to import
+        from .metrics import SenderMetrics  # imported here: its dataclasses take 2 ms to import
 
         p50, p90, p99, highest = self._statistics.latencies.at(0.5, 0.9, 0.99, 1.0)
-        return BrokerMetrics(
+        return SenderMetrics(
             node_id=self.node_id,
             is_reachable=self.is_reachable,
             requests=self._statistics.requests,
@@ -443,6 +443,6 @@ class Senders:
         entry = self._senders.get(node_id)
         return entry is None or entry[0].is_reachable
 
-    def metrics(self) -> dict[int, BrokerMetrics]:
+    def metrics(self) -> dict[int, SenderMetrics]:
         """Return a snapshot of each broker that records were sent to."""
         return {node_id: sender.metrics(self._load[node_id]) for node_id, (sender, _) in self._senders.items()}

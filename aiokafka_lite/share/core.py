@@ -147,9 +147,14 @@ class ShareCore:
         )
 
     def _report_metrics(self) -> MetricsReport:
-        from .telemetry import share_consumer_report
+        from ..cluster.otlp import Metric
+        from ..cluster.reports import PREFIX, report_of
 
-        return share_consumer_report(self.metrics())
+        metrics = self.metrics()
+        acknowledged = metrics.accepted + metrics.released + metrics.rejected + metrics.renewed + metrics.refused
+        name = f"{PREFIX}consumer.share.fetch.manager.acknowledgements.send.total"
+        sends = Metric(name, acknowledged, is_counter=True)
+        return report_of("consumer", metrics, metrics.client, {"group_id": metrics.group_id}, sends)
 
     # Assignment: partitions go to the fetchers of their leaders.
 

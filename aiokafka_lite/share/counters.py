@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ShareCounters:
-    """The counters of one share consumer since its creation. ``ShareConsumerMetrics`` has a field for each of them."""
+    """The counters of one share consumer since its creation. ``ShareConsumerMetrics`` has a field of the same name."""
 
     fetch_requests: int = 0
     acknowledge_requests: int = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Annotated
 
 from ..cluster.client import Client
 from ..cluster.metrics import ClientMetrics, client_metrics
 from ..consumer.metrics import RequestMetrics, request_metrics
 from ..net.metrics import LatencyMetrics
-from ..snapshot import Snapshot
+from ..snapshot import BYTES, MILLISECONDS, SECONDS, Counter, Gauge, Latency, Pushed, Snapshot
 from .counters import ShareCounters
 from .in_flight import InFlight
 from .membership import ShareMembership
@@ -36,31 +37,79 @@ class ShareConsumerMetrics(Snapshot):
     group_id: str
     member_state: str
     member_epoch: int
-    partitions_assigned: int
-    last_poll_ago: float
-    heartbeats: RequestMetrics
-    rebalances: int
-    records_consumed: int
-    records_buffered: int
-    records_in_flight: int
-    records_acquired: int
-    records_redelivered: int
-    records_expired: int
-    bytes_fetched: int
-    accepted: int
-    released: int
-    rejected: int
-    renewed: int
-    refused: int
+    partitions_assigned: Annotated[
+        int, Gauge("assigned.partitions", "Partitions that the group has assigned to this member.")
+    ]
+    last_poll_ago: Annotated[
+        float,
+        Gauge("last.poll.ago", "Time since the program last asked for records.", SECONDS),
+        Pushed("consumer.share.last.poll.seconds.ago"),
+    ]
+    heartbeats: Annotated[
+        RequestMetrics,
+        Latency("heartbeats", "heartbeat", "Heartbeats that were answered", of="latency"),
+        Counter("heartbeat.failures", "Heartbeats without an answer, or refused.", of="failures"),
+        Gauge("last.heartbeat.ago", "Time since the last answer to a heartbeat.", SECONDS, of="last_success_ago"),
+        Pushed("consumer.share.coordinator.heartbeat.total", of="latency.count"),
+        Pushed("consumer.share.coordinator.heartbeat.response.time.max", of="latency.max", scale=MILLISECONDS),
+        Pushed("consumer.share.coordinator.last.heartbeat.seconds.ago", of="last_success_ago"),
+    ]
+    rebalances: Annotated[
+        int,
+        Counter("rebalances", "Changes of the partitions that are assigned to this member."),
+        Pushed("consumer.share.coordinator.rebalance.total"),
+    ]
+    records_consumed: Annotated[int, Counter("records.consumed", "Records that were returned to the program.")]
+    records_buffered: Annotated[int, Gauge("records.buffered", "Acquired records that the program has not got.")]
+    records_in_flight: Annotated[
+        int, Gauge("records.in.flight", "Records that the program has got and not acknowledged.")
+    ]
+    records_acquired: Annotated[
+        int,
+        Counter("records.acquired", "Records that were acquired for this consumer."),
+        Pushed("consumer.share.fetch.manager.records.consumed.total"),
+    ]
+    records_redelivered: Annotated[
+        int, Counter("records.redelivered", "Acquired records that had been delivered before.")
+    ]
+    records_expired: Annotated[int, Counter("records.expired", "Records whose lock ended before the program got them.")]
+    bytes_fetched: Annotated[
+        int,
+        Counter("fetched", "Size of the batches that were fetched.", BYTES),
+        Pushed("consumer.share.fetch.manager.bytes.consumed.total"),
+    ]
+    accepted: Annotated[int, Counter("records.accepted", "Records that a broker has confirmed as accepted.")]
+    released: Annotated[int, Counter("records.released", "Records that a broker has confirmed as released.")]
+    rejected: Annotated[int, Counter("records.rejected", "Records that a broker has confirmed as rejected.")]
+    renewed: Annotated[int, Counter("locks.renewed", "Acquisition locks that were renewed.")]
+    refused: Annotated[
+        int,
+        Counter("records.refused", "Records whose acknowledgement failed or was refused."),
+        Pushed("consumer.share.fetch.manager.acknowledgements.error.total"),
+    ]
     fetch_requests: int
-    fetch_latency: LatencyMetrics
-    fetch_failures: int
+    fetch_latency: Annotated[
+        LatencyMetrics,
+        Latency("fetches", "fetch", "ShareFetch requests that were answered"),
+        Pushed("consumer.share.fetch.manager.fetch.total", of="count"),
+        Pushed("consumer.share.fetch.manager.fetch.latency.avg", of="average", scale=MILLISECONDS),
+        Pushed("consumer.share.fetch.manager.fetch.latency.max", of="max", scale=MILLISECONDS),
+    ]
+    fetch_failures: Annotated[int, Counter("fetch.failures", "ShareFetch requests without a response.")]
     acknowledge_requests: int
-    acknowledge_latency: LatencyMetrics
-    acknowledge_failures: int
-    sessions_opened: int
-    sessions_lost: int
-    acquisition_lock_timeout: float | None
+    acknowledge_latency: Annotated[
+        LatencyMetrics, Latency("acknowledgements", "acknowledge", "ShareAcknowledge requests that were answered")
+    ]
+    acknowledge_failures: Annotated[
+        int, Counter("acknowledge.failures", "ShareAcknowledge requests without a response.")
+    ]
+    sessions_opened: Annotated[int, Counter("sessions.opened", "Share sessions that were opened with brokers.")]
+    sessions_lost: Annotated[
+        int, Counter("sessions.lost", "Share sessions that were lost, with all records of the broker.")
+    ]
+    acquisition_lock_timeout: Annotated[
+        float | None, Gauge("lock.timeout", "Length of the last acquisition lock.", SECONDS)
+    ]
     client: ClientMetrics
 
 
@@ -75,7 +124,10 @@ def share_consumer_metrics(
 ) -> ShareConsumerMetrics:
     """Return the metrics of one consumer now."""
     member = membership.member
+    counts = {field.name: getattr(counters, field.name) for field in fields(counters)}
+    fetches, acknowledges = counts.pop("fetches"), counts.pop("acknowledges")
     return ShareConsumerMetrics(
+        **counts,
         group_id=member.group_id,
         member_state=member.state.name,
         member_epoch=member.epoch,
@@ -86,23 +138,11 @@ def share_consumer_metrics(
         records_consumed=in_flight.taken,
         records_buffered=in_flight.buffered,
         records_in_flight=in_flight.returned,
-        records_acquired=counters.records_acquired,
-        records_redelivered=counters.records_redelivered,
         records_expired=in_flight.expired,
-        bytes_fetched=counters.bytes_fetched,
-        accepted=counters.accepted,
-        released=counters.released,
-        rejected=counters.rejected,
-        renewed=counters.renewed,
-        refused=counters.refused,
-        fetch_requests=counters.fetch_requests,
-        fetch_latency=counters.fetches.latencies.snapshot(),
-        fetch_failures=counters.fetches.failures,
-        acknowledge_requests=counters.acknowledge_requests,
-        acknowledge_latency=counters.acknowledges.latencies.snapshot(),
-        acknowledge_failures=counters.acknowledges.failures,
-        sessions_opened=counters.sessions_opened,
-        sessions_lost=counters.sessions_lost,
+        fetch_latency=fetches.latencies.snapshot(),
+        fetch_failures=fetches.failures,
+        acknowledge_latency=acknowledges.latencies.snapshot(),
+        acknowledge_failures=acknowledges.failures,
         acquisition_lock_timeout=lock_timeout,
         client=client_metrics(client),
     )

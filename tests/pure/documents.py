@@ -30,6 +30,7 @@ from aiokafka_lite import (
     ShareConsumer,
 )
 from aiokafka_lite.consumer import Batch, RebalanceHandle
+from aiokafka_lite.settings import keywords
 from aiokafka_lite.types import TimestampType
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,5 +256,6 @@ def parameters(function: Any) -> set[str] | None:
         unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
         if unpacked is None:
             return None
-        defined |= set(getattr(sys.modules[function.__module__], unpacked[1]).__annotations__)
+        keyword_types = vars(keywords) | vars(sys.modules[function.__module__])
+        defined |= set(keyword_types[unpacked[1]].__annotations__)
     return defined

@@ -15,7 +15,7 @@ from ...protocol.messages import (
     PushTelemetryResponse,
 )
 from ...protocol.schema import ZERO_UUID
-from ..client_telemetry import ACCEPTED, ClientMetrics, ClientTelemetry
+from ..client_telemetry import ACCEPTED, ClientTelemetry, MetricsPush
 from ..request_context import RequestContext, handles
 
 
@@ -45,7 +45,7 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    pushed = ClientMetrics(
+    pushed = MetricsPush(
         context.broker.node_id,
         uuid.UUID(bytes=request.client_instance_id),
         context.client_id,

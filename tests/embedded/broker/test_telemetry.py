@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from aiokafka_lite.aio.virtual_time import run
-from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, MetricsPush
 from aiokafka_lite.embedded import client_telemetry as telemetry
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
@@ -44,7 +44,7 @@ async def subscription(peer: Peer, client_instance_id: bytes = ZERO) -> GetTelem
 
 
 async def test_librdkafka_pushes_its_metrics() -> None:
-    received: list[ClientMetrics] = []
+    received: list[MetricsPush] = []
     config = ClusterConfig(receive_client_metrics=received.append)
     async with EmbeddedCluster(brokers=1, config=config) as cluster:
         async with Peer(cluster) as peer:
@@ -87,7 +87,7 @@ def test_a_node_remembers_a_limited_number_of_clients(monkeypatch: pytest.Monkey
 
 
 def test_a_client_pushes_the_metrics_of_the_subscriptions_that_match_it() -> None:
-    received: list[ClientMetrics] = []
+    received: list[MetricsPush] = []
 
     async def main() -> None:
         config = ClusterConfig(receive_client_metrics=received.append)

@@ -14,7 +14,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 
 from aiokafka_lite import Admin, Consumer, Producer, ShareConsumer
 from aiokafka_lite.admin import ConfigResource, ConfigResourceType
-from aiokafka_lite.embedded import ClientMetrics, ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, MetricsPush
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import (
     GetTelemetrySubscriptionsRequest,
@@ -31,7 +31,7 @@ class Pushed:
     """A cluster with a receiver, and what it has received."""
 
     def __init__(self) -> None:
-        self.received: list[ClientMetrics] = []
+        self.received: list[MetricsPush] = []
         self.cluster = EmbeddedCluster(
             brokers=2, tcp=False, seed=1, config=ClusterConfig(receive_client_metrics=self.received.append)
         )
@@ -59,7 +59,7 @@ async def pushed() -> AsyncIterator[Pushed]:
         yield pushed
 
 
-def read(push: ClientMetrics) -> dict[str, float]:
+def read(push: MetricsPush) -> dict[str, float]:
     """Return the values of a push by name: of each metric, the last data point."""
     data = MetricsData.FromString(push.metrics)
     (resource,) = data.resource_metrics
