@@ -109,6 +109,7 @@ class ByteBudget:
                     return
                 self._free -= reserved
                 self._granted += reserved
+                assert self._free >= 0, "the bytes of all holders are at most the total"
                 granted.set_result(None)
             self._waiters.popleft()
 

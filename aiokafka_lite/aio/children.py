@@ -64,6 +64,7 @@ class Children:
 
     def start(self, coroutine: Coroutine[Any, Any, None], scope: ChildScope, name: str, context: Context) -> None:
         """Run a coroutine as a task, in ``context``. The task enters ``scope``, which cancels only this task."""
+        assert not self.has_ended, "no task is started when nothing waits for its end any more"
         if self.is_cancelling:
             scope.cancel()
         # Not by the loop's task factory: an eager task (Python 3.12) would run before it is one of these tasks.

@@ -240,6 +240,7 @@ class FramedStreamReader(FramedStream):
                 self._waiter = None
         frame = self._frames.popleft()
         self._unread -= len(frame)
+        assert self._frames or not self._unread, "unread bytes belong to waiting frames"
         if self._reading_paused and self._unread * 2 <= UNREAD_BYTES and len(self._frames) * 2 <= UNREAD_FRAMES:
             self._reading_paused = False
             if self._transport is not None and not self._transport.is_closing():

@@ -42,6 +42,7 @@ class GradualCalls:
             self._schedule()
             self._calls_left -= 1
             self._waiting.popleft()()
+            assert 0 <= self._calls_left <= self._limit, "at most limit callbacks run in one iteration"
 
 
 class GradualEvent:

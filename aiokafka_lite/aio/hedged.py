@@ -25,7 +25,7 @@ HEDGE_DELAY = 1.0
 
 
 async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]], *, name: str) -> R | None:
-    """Return the first answer that is not None, or None if every candidate failed.
+    """Ask candidates, and return the first answer that is not None, or None if every candidate failed.
 
     ``ask`` returns None for a failure if another candidate may succeed. To end the search with an error, it returns the
     error as a value. ``candidates`` is read lazily, so an earlier attempt may remove later candidates. ``name`` is for

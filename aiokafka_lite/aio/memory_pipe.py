@@ -177,6 +177,7 @@ class MemoryTransport(asyncio.Transport):
             self._incoming.appendleft(piece[self._segment_size :])
             piece = piece[: self._segment_size]
         self._incoming_size -= len(piece)
+        assert self._incoming_size >= 0, "no more bytes are read than were written"
         return piece
 
     def _deliver(self, piece: memoryview) -> None:

@@ -101,20 +101,37 @@ class Outages:
         message: str,
         *arguments: object,
         level: int = logging.WARNING,
-        refused: bool = False,
         problem: str = "",
         is_partial: bool = False,
     ) -> None:
         """Count a failure and log ``message % arguments``, at ``level`` if it begins an outage, otherwise at DEBUG.
 
-        ``refused``: it counts as a refusal, whatever the error is. ``problem`` says what the client cannot do while the
-        outage lasts, as in ``reading the committed offsets of group 'g' fails: ...``. ``health()`` shows it from the
-        WARNING on. The client is not ready then, unless the problem ``is_partial``. Call ``recovered`` or ``forget``
-        for the place in any case, otherwise it stays.
+        ``problem`` says what the client cannot do while the outage lasts, as in ``reading the committed offsets of
+        group 'g' fails: ...``. ``health()`` shows it from the WARNING on. The client is not ready then, unless the
+        problem ``is_partial``. Call ``recovered`` or ``forget`` for the place in any case, otherwise it stays.
         """
-        begins = self.failed(place, error, refused=refused, problem=problem, is_partial=is_partial)
-        logger.log(level if begins else logging.DEBUG, message, *arguments, stacklevel=2)
-        if begins:
+        begins = self.failed(place, error, problem=problem, is_partial=is_partial)
+        self._log(logger, place, error, level if begins else None, message, arguments)
+
+    def report_refusal(
+        self, logger: logging.Logger, place: str, error: KafkaError, message: str, *arguments: object
+    ) -> None:
+        """Count a failure as a refusal, whatever the error is, and log it as ``report`` does."""
+        begins = self.failed(place, error, refused=True)
+        self._log(logger, place, error, logging.WARNING if begins else None, message, arguments)
+
+    def _log(
+        self,
+        logger: logging.Logger,
+        place: str,
+        error: BaseException,
+        level: int | None,
+        message: str,
+        arguments: tuple[object, ...],
+    ) -> None:
+        """Log a failure, at DEBUG if ``level`` is None because it begins no outage."""
+        logger.log(logging.DEBUG if level is None else level, message, *arguments, stacklevel=3)
+        if level is not None:
             self._by_place[place].is_warned = level >= logging.WARNING
         if isinstance(error, KafkaError) and is_refusal(error):
             self.on_refusal(place, error)
@@ -145,6 +162,7 @@ class Outages:
             self._make_room()
         self._by_place[place] = outage
         begins = outage.began is None
+        assert begins is (place not in self._ongoing), "a place is ongoing from its first failure to its recovery"
         if begins:
             outage.began, outage.count_before = now, outage.count
             outage.is_warned = outage.was_refused = False
@@ -167,6 +185,7 @@ class Outages:
         self._ongoing.remove(place)
         outage = self._by_place[place]
         assert outage.began is not None
+        assert outage.count > outage.count_before, "an outage has at least one failure"
         ended = Ended(outage.count - outage.count_before, asyncio.get_running_loop().time() - outage.began)
         outage.began = None
         return ended
@@ -179,7 +198,7 @@ class Outages:
             outage.began = None
 
     def all(self) -> list[Outage]:
-        """Return all places that ever failed, the latest failure first."""
+        """Return all places that ever failed, the most recent failure first."""
         return list(reversed(self._by_place.values()))
 
     def are_recent(self) -> bool:

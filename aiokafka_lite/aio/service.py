@@ -103,6 +103,26 @@ _UP = (_S.STARTING, _S.RUNNING)
 _OVER = (_S.CLOSED, _S.FAILED)
 
 
+class _Hooks:
+    """The component of a service, and what it does at its start and end. Weak references (rule 4)."""
+
+    __slots__ = ("component", "describe_start", "name", "on_close", "on_start")
+
+    def __init__(
+        self,
+        component: object,
+        on_start: Callable[[], Awaitable[object]],
+        on_close: Callable[[], Awaitable[object]],
+        describe_start: Callable[[float], str],
+    ) -> None:
+        self.name = type(component).__name__
+        # While start() and close() wait, their callers hold the component.
+        self.component = weakref.ref(component)
+        self.on_start = weakref.WeakMethod(on_start)
+        self.on_close = weakref.WeakMethod(on_close)
+        self.describe_start = weakref.WeakMethod(describe_start)
+
+
 class Service:
     """The machinery of one component: its state, its root task and its children. Owned by the loop of ``start()``.
 
@@ -119,13 +139,7 @@ class Service:
         on_close: Callable[[], Awaitable[object]],
         describe_start: Callable[[float], str],
     ) -> None:
-        self.name: str = type(component).__name__
-        """The component's class. The names of its tasks begin with it."""
-        # Weak references (rule 4). While start() and close() wait, their callers hold the component.
-        self._component = weakref.ref(component)
-        self._on_start = weakref.WeakMethod(on_start)
-        self._on_close = weakref.WeakMethod(on_close)
-        self._describe_start = weakref.WeakMethod(describe_start)
+        self._hooks = _Hooks(component, on_start, on_close, describe_start)
         self._state = ServiceState.NEW
         self.failure: BaseException | None = None
         """The exception that ended the component, or None."""
@@ -150,6 +164,11 @@ class Service:
         """Whether a parent of this process started the component, before a fork."""
 
     # The lifetime.
+
+    @property
+    def name(self) -> str:
+        """The component's class. The names of its tasks begin with it."""
+        return self._hooks.name
 
     @property
     def state(self) -> ServiceState:
@@ -304,7 +323,7 @@ class Service:
     # Inside.
 
     def __repr__(self) -> str:
-        component = self._component()
+        component = self._hooks.component()
         if component is not None:
             return repr(component)
         return f"<{self.name} {'NEW' if self._state is ServiceState.NEW else 'dropped without close()'}>"
@@ -316,7 +335,7 @@ class Service:
 
     def describe_start(self, timeout: float) -> str:
         """Return the text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
-        describe = self._describe_start()
+        describe = self._hooks.describe_start()
         return "" if describe is None else describe(timeout)
 
     async def _run(self) -> None:
@@ -345,6 +364,7 @@ class Service:
         if not root.cancelled():
             # Marks the exception as retrieved: KeyboardInterrupt and SystemExit have already left the loop.
             root.exception()
+        assert not self._children.tasks, "the root task ends after the component's other tasks"
         if self._state in _UP:
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._advance(ServiceEvent.ENDED)
@@ -355,7 +375,7 @@ class Service:
     async def _run_states(self) -> None:
         if self._state is not ServiceState.STARTING:
             return  # the component was closed before the first turn
-        on_start = self._on_start()
+        on_start = self._hooks.on_start()
         if on_start is not None:
             await on_start()
         del on_start  # this frame lives as long as the component runs, and must not refer to it (rule 4)
@@ -367,7 +387,7 @@ class Service:
         await self._closing.wait()
         assert self._close_scope is not None
         with self._close_scope as scope:
-            on_close = self._on_close()
+            on_close = self._hooks.on_close()
             if on_close is not None:
                 await on_close()
         if scope.cancelled_caught:

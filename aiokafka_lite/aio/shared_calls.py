@@ -25,7 +25,7 @@ class SharedCalls:
         self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def call(self, key: Hashable, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the answer or the error of ``function``. Callers with the same ``key`` share one call.
+        """Call ``function`` and return its answer, or raise its error. Callers with the same ``key`` share one call.
 
         Raises IllegalStateError after ``cancel``.
         """

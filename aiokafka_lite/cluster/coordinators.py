@@ -93,7 +93,7 @@ class Coordinators:
         return self._known.get(key)
 
     async def find(self, key: CoordinatorKey) -> Node:
-        """Return the coordinator, from the cache or by one lookup. Raises the lookup's KafkaError.
+        """Look the coordinator up once, unless it is in the cache. Raises the lookup's KafkaError.
 
         Raises ValueError for a name that no request can carry.
         """
@@ -158,6 +158,7 @@ class Coordinators:
             lookup.error = IllegalStateError("the client was closed during the call")
             raise
         finally:
+            assert self._lookups[key] is lookup, "a key has one lookup at a time"
             del self._lookups[key]
             lookup.done.set()
 
@@ -168,7 +169,7 @@ class Coordinators:
             logger.info("found the coordinator of %s after %s", key, ended)
 
     async def _ask(self, key: CoordinatorKey) -> Node:
-        """Return the first answer, which may be an error.
+        """Ask brokers, and return the first answer or raise the first error.
 
         A frozen broker does not delay the lookup, because others are asked as well.
         """

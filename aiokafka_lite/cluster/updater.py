@@ -291,8 +291,7 @@ class Updater:
         return True
 
     async def _merge(self, answer: MetadataAnswer[TopicView], topics: set[str], epochs_reliable: bool) -> ClusterView:
-        """Return the next snapshot. When this returns, ``view`` is still the snapshot that it was made from (rule
-        5)."""
+        """Merge an answer into the next snapshot. Its base is still ``view`` then (rule 5)."""
         loop = asyncio.get_running_loop()
         attempt, base = 0, self.view
         while True:

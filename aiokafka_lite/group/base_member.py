@@ -23,7 +23,7 @@ class BaseMember(ABC):
     """The name of the protocol, as in the setting ``group_protocol``."""
     transitions: ClassVar[Transitions[MemberState, MemberEvent]]
 
-    def __init__(self, group_id: str, *, instance_id: str | None, rack: str | None) -> None:
+    def __init__(self, group_id: str, *, instance_id: str | None, rack: str | None, strategy: str = "") -> None:
         self.group_id = group_id
         self.instance_id = instance_id
         self.state: MemberState = MemberState.UNJOINED
@@ -31,7 +31,7 @@ class BaseMember(ABC):
         self.generation: int = NO_GENERATION
         """The generation of the group; under the consumer protocol the epoch of the member."""
         self.partitions: Ownership = Ownership()
-        self.strategy: str = ""
+        self.strategy: str = strategy
         """The name of the assignment strategy in use; empty if it is not known."""
         self.leadership: Leadership | None = None
         """Set while this member assigns the partitions of all members, which only the classic protocol has."""

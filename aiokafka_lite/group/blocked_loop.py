@@ -59,7 +59,7 @@ class BlockedLoop:
         return self._ended_at > since
 
     def cause(self, *, since: float) -> str:
-        """Return the end of a log line about a block that ended after ``since``; empty without such a block."""
+        """Return the end of a log line about a block that ended after ``since``; empty if there was no such block."""
         blocked = self.was_blocked(since=since)
         return f" after the event loop was blocked for {self._blocked_for:.1f} s" if blocked else ""
 

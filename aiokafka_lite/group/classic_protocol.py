@@ -162,7 +162,7 @@ class ClassicProtocol:
         return SyncAnswer(action.attempt, response, await self._problem_of(response))
 
     async def _problem_of(self, response: SyncGroupResponse) -> str | None:
-        """Return the reason to refuse this assignment, if its bytes can be read."""
+        """Find the reason to refuse this assignment. None if there is none, or its bytes cannot be read."""
         if len(response.assignment) <= BYTES_OF_A_NUMBER * MAX_UNLISTED:
             return None  # too short for more than MAX_UNLISTED partitions; the member decodes the assignment
         try:

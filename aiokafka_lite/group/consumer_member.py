@@ -30,11 +30,12 @@ Rule 9: A static member whose process died holds its instance id until its sessi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, NamedTuple
 
 from ..errors import ErrorCode, ProtocolError
 from ..protocol.messages import (
+    ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
@@ -124,25 +125,29 @@ class _Target:
     """
 
     def __init__(self) -> None:
-        self.numbers: dict[bytes, tuple[int, ...]] = {}  # the partitions of each topic id
+        self._numbers: dict[bytes, tuple[int, ...]] = {}  # the partitions of each topic id
         self._names: dict[bytes, str] = {}
+        self.ids: dict[str, bytes] = {}
+        """The ids of the topics whose partitions the reader has."""
+        self.must_acknowledge: bool = False
+        """Whether the assignment was received, and no heartbeat has acknowledged it yet."""
         self._unnamed_answers = 0  # answers with an unnamed topic since all fields were sent for one (rule 6)
 
     @property
     def has_unnamed_topics(self) -> bool:
         """Whether metadata lacks the name of a topic."""
-        return len(self._names) < len(self.numbers)
+        return len(self._names) < len(self._numbers)
 
-    @property
-    def ids(self) -> dict[str, bytes]:
-        """The ids of the named topics, by name."""
-        return {name: topic_id for topic_id, name in self._names.items()}
+    def replace(self, assignment: ConsumerGroupHeartbeatAssignment) -> None:
+        """Apply another assignment."""
+        self._numbers = {topic.topic_id: tuple(topic.partitions) for topic in assignment.topic_partitions}
+        self.must_acknowledge = True
 
     def name(self, names: Mapping[bytes, str]) -> None:
         """Store the names of the topics. A known name stays, because metadata drops deleted topics."""
         self._names = {
             topic_id: name
-            for topic_id in self.numbers
+            for topic_id in self._numbers
             if (name := names.get(topic_id, self._names.get(topic_id))) is not None
         }
 
@@ -152,13 +157,68 @@ class _Target:
             TopicPartition(name, number)
             for topic_id, name in self._names.items()
             if name in topics
-            for number in self.numbers[topic_id]
+            for number in self._numbers[topic_id]
         )
+
+    def keep_ids(self, topics: Collection[str]) -> None:
+        """Keep the ids of these topics and of the named ones."""
+        self.ids = {name: topic_id for name, topic_id in self.ids.items() if name in topics}
+        self.ids.update((name, topic_id) for topic_id, name in self._names.items())
 
     def must_be_repeated(self) -> bool:
         """Count an answer with an unnamed topic. Returns whether the coordinator should repeat the assignment."""
         self._unnamed_answers = (self._unnamed_answers + 1) % UNNAMED_ANSWERS
         return self._unnamed_answers == 0
+
+
+class _Pacing:
+    """The heartbeat in flight or the pause before the next one (rules 1, 5 and 7). Owner: the ``ConsumerMember``."""
+
+    def __init__(self) -> None:
+        self.interval: float | None = None  # in seconds, from the coordinator's last answer
+        self.in_flight: bool = False
+        self.backing_off: bool = False
+        self._early = EARLY  # seconds until the next early heartbeat
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a heartbeat is in flight, or must not be sent before a pause has passed."""
+        return self.in_flight or self.backing_off
+
+    def send_early(self) -> None:
+        """Send the next heartbeats early."""
+        self._early = EARLY
+
+    def next(self, interval: float) -> float:
+        """Return the seconds until the next heartbeat, for the coordinator's interval."""
+        if self._early >= interval:
+            return interval
+        pause, self._early = self._early, 2 * self._early
+        return pause
+
+
+class _InstanceId:
+    """The refusals of a join with an instance id that another member has (rules 8 and 9)."""
+
+    def __init__(self, session_timeout: float) -> None:
+        self._wait = session_timeout + SESSION_MARGIN
+        self._refused_since: float | None = None  # the loop's time
+        self._releases = 0  # how often the id was released since the last join
+
+    def joined(self) -> None:
+        """Record that the coordinator has accepted the id."""
+        self._refused_since, self._releases = None, 0
+
+    def may_release(self) -> bool:
+        """Count a release of the id, which this member itself may have. False after too many (rule 8)."""
+        self._releases += 1
+        return self._releases <= RELEASES
+
+    def may_pass(self, now: float) -> bool:
+        """Return whether the session of a member that holds the id may still end (rule 9)."""
+        if self._refused_since is None:
+            self._refused_since = now
+        return now < self._refused_since + self._wait
 
 
 class ConsumerMember(BaseMember):
@@ -184,30 +244,20 @@ class ConsumerMember(BaseMember):
         rack: str | None = None,
         new_id: Callable[[], str],
     ) -> None:
-        super().__init__(group_id, instance_id=instance_id, rack=rack)
-        self.strategy: str = assignor or ""
-        self.heartbeat_interval: float | None = None
-        """The seconds between two heartbeats that the coordinator asks for; None before its first answer."""
+        super().__init__(group_id, instance_id=instance_id, rack=rack, strategy=assignor or "")
         self._rebalance_timeout = rebalance_timeout
-        self._instance_wait = session_timeout + SESSION_MARGIN
-        self._unreleased_since: float | None = None  # rule 9: the loop's time
+        self._instance = _InstanceId(session_timeout)
         self._assignor = assignor
         self._new_id = new_id
-        self._early = EARLY  # seconds until the next early heartbeat (rule 7)
+        self._pacing = _Pacing()
         self._target = _Target()
-        self._ids: dict[str, bytes] = {}  # the ids of the topics whose partitions the reader has
         self._sent: _Sent | None = None  # if None, the next heartbeat has all fields (rule 3)
-        self._in_flight = False  # rule 1
-        self._backing_off = False  # rule 5
-        # Whether an assignment was received that no heartbeat has acknowledged yet.
-        self._must_acknowledge = False
         # Whether the reader expects an ``Assign``: after joining, and after each release, even without added
         # partitions.
         self._must_assign = False
         # Whether the coordinator may have this member, because a heartbeat was sent that joins.
         self._may_be_known = False
         self._was_known = False  # the same, before the last heartbeat that joins was sent
-        self._releases = 0  # how often the instance id was released since the last join (rule 8)
         # The attempt of the heartbeat that was in flight when the member began to leave.
         self._late_attempt: int | None = None
         # The epoch of the heartbeat that leaves; None to leave without one.
@@ -224,7 +274,7 @@ class ConsumerMember(BaseMember):
                 # The user may read again while the heartbeat that leaves is in flight.
                 self._overdue = False
                 return self._follow_subscription()
-            case HeartbeatDue() if event.attempt == self._attempt and self._sends and not self._in_flight:
+            case HeartbeatDue() if event.attempt == self._attempt and self._sends and not self._pacing.in_flight:
                 return [self._heartbeat()]
             case ConsumerHeartbeatAnswer() if event.attempt == self._attempt and self._sends:
                 return self._answered(event)
@@ -254,6 +304,11 @@ class ConsumerMember(BaseMember):
                 stays = None if self.instance_id is None else RETURN_EPOCH
                 return self._leave(LEAVE_EPOCH if event.leave else stays, in_good_order=True)
         return []
+
+    @property
+    def heartbeat_interval(self) -> float | None:
+        """The seconds between two heartbeats that the coordinator asks for; None before its first answer."""
+        return self._pacing.interval
 
     @property
     def has_unnamed_topics(self) -> bool:
@@ -288,16 +343,16 @@ class ConsumerMember(BaseMember):
 
     def _heartbeat(self) -> SendHeartbeat:
         """Return the next heartbeat, with the fields that the coordinator does not have (rule 3)."""
-        assert not self._in_flight, "one heartbeat is in flight at a time (rule 1)"
+        assert not self._pacing.in_flight, "one heartbeat is in flight at a time (rule 1)"
         if not self.member_id:
             self.member_id: str = self._new_id()
         if self.state is MemberState.JOINING:
             self._was_known = self._may_be_known
         self._attempt += 1
-        self._in_flight, self._backing_off, self._may_be_known = True, False, True
+        self._pacing.in_flight, self._pacing.backing_off, self._may_be_known = True, False, True
         before, now = self._sent, _Sent(self._topics, self._reported)
         # Only in STABLE does the reader have the whole assignment, so it is not acknowledged earlier.
-        acknowledges = self._must_acknowledge and self.state is MemberState.STABLE
+        acknowledges = self._target.must_acknowledge and self.state is MemberState.STABLE
         request = self._request(JOIN_EPOCH if self.state is MemberState.JOINING else self.generation)
         if before is None:
             request.rack_id = self._rack
@@ -307,7 +362,7 @@ class ConsumerMember(BaseMember):
             request.subscribed_topic_names = sorted(now.topics)
         if before is None or before.owned != now.owned or acknowledges:
             request.topic_partitions = self._by_id(now.owned)
-        self._sent, self._must_acknowledge = now, self._must_acknowledge and not acknowledges
+        self._sent, self._target.must_acknowledge = now, self._target.must_acknowledge and not acknowledges
         return SendHeartbeat(self._attempt, request)
 
     def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
@@ -325,21 +380,21 @@ class ConsumerMember(BaseMember):
         for topic, number in sorted(partitions):
             numbers.setdefault(topic, []).append(number)
         return [
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=self._ids[topic], partitions=of_topic)
+            ConsumerGroupHeartbeatTopicPartitions(topic_id=self._target.ids[topic], partitions=of_topic)
             for topic, of_topic in numbers.items()
         ]
 
     def _send_changes(self) -> list[Action]:
         """Send a heartbeat now if there are changes to report, and no heartbeat is in flight."""
         has_changes = self._sent != _Sent(self._topics, self._reported)
-        if has_changes and self._sends and not (self._in_flight or self._backing_off):
+        if has_changes and self._sends and not self._pacing.is_busy:
             return [self._heartbeat()]
         return []
 
     def _pause(self, seconds: float | None) -> PauseHeartbeat:
         self._attempt += 1
         # With the new number, the outcome of an earlier heartbeat or pause no longer counts (rule 1).
-        self._in_flight, self._backing_off = False, seconds is None
+        self._pacing.in_flight, self._pacing.backing_off = False, seconds is None
         return PauseHeartbeat(self._attempt, seconds)
 
     def _request_failed(self, event: RequestFailed) -> list[Action]:
@@ -356,7 +411,7 @@ class ConsumerMember(BaseMember):
 
     def _answered(self, event: ConsumerHeartbeatAnswer) -> list[Action]:
         response, code = event.response, ErrorCode.of(event.response.error_code)
-        self._in_flight = False
+        self._pacing.in_flight = False
         if code is not ErrorCode.NONE:
             return self._refused(code, event.answered_at)
         if problem := problem_of(response) or event.problem:
@@ -364,17 +419,15 @@ class ConsumerMember(BaseMember):
         self._unknown_errors = 0
         if self.state is MemberState.JOINING:
             self._advance(MemberEvent.JOINED)
-            self._must_assign, self._releases = True, 0
-            self.was_accepted, self._unreleased_since = True, None
+            self._must_assign = self.was_accepted = True
+            self._instance.joined()
         # Other members may release partitions now, and only a heartbeat brings them to this member (rule 7).
         if response.member_epoch != self.generation or response.assignment is not None:
-            self._early = EARLY
+            self._pacing.send_early()
         self.generation = response.member_epoch
-        self.heartbeat_interval = heartbeat_interval(response.heartbeat_interval_ms)
+        interval = self._pacing.interval = heartbeat_interval(response.heartbeat_interval_ms)
         if response.assignment is not None:
-            topics = response.assignment.topic_partitions
-            self._target.numbers = {topic.topic_id: tuple(topic.partitions) for topic in topics}
-            self._must_acknowledge = True
+            self._target.replace(response.assignment)
         actions: list[Action] = []
         # Most answers bring no assignment, and there is nothing to reconcile.
         if response.assignment is not None or self._must_assign or self._target.has_unnamed_topics:
@@ -384,13 +437,7 @@ class ConsumerMember(BaseMember):
                 actions.append(ResolveTopics())
                 if self._target.must_be_repeated():
                     self._sent = None  # a heartbeat with all fields makes the coordinator repeat it (rule 6)
-        return [*actions, *(self._send_changes() or [self._pause(self._until_next(self.heartbeat_interval))])]
-
-    def _until_next(self, interval: float) -> float:
-        if self._early >= interval:
-            return interval
-        pause, self._early = self._early, 2 * self._early
-        return pause
+        return [*actions, *(self._send_changes() or [self._pause(self._pacing.next(interval))])]
 
     def _refused(self, code: ErrorCode, now: float) -> list[Action]:
         joins = self.state is MemberState.JOINING
@@ -398,8 +445,7 @@ class ConsumerMember(BaseMember):
         # this answer, a group of another type has this id.
         if code in FENCED and not (joins and code is ErrorCode.GROUP_ID_NOT_FOUND):
             return self._fenced(code)
-        if code is ErrorCode.UNRELEASED_INSTANCE_ID and self._was_known and self._releases < RELEASES:
-            self._releases += 1
+        if code is ErrorCode.UNRELEASED_INSTANCE_ID and self._was_known and self._instance.may_release():
             return self._leave(RETURN_EPOCH, in_good_order=False)  # rule 8; _left() joins again
         is_unknown = code is ErrorCode.UNKNOWN_SERVER_ERROR
         if is_unknown and joins:
@@ -409,9 +455,7 @@ class ConsumerMember(BaseMember):
             return self._retry()
         error = refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id)
         if code is ErrorCode.UNRELEASED_INSTANCE_ID:
-            if self._unreleased_since is None:
-                self._unreleased_since = now
-            may_pass = now < self._unreleased_since + self._instance_wait  # rule 9
+            may_pass = self._instance.may_pass(now)
         else:
             may_pass = not is_final(code, was_accepted=self.was_accepted)
         return [Report(error), *self._retry()] if may_pass else self._fail(error)
@@ -419,7 +463,7 @@ class ConsumerMember(BaseMember):
     def _commit_refused(self, code: ErrorCode) -> list[Action]:
         if code in FENCED:
             return self._fenced(code)
-        if code is ErrorCode.STALE_MEMBER_EPOCH and not (self._in_flight or self._backing_off):
+        if code is ErrorCode.STALE_MEMBER_EPOCH and not self._pacing.is_busy:
             return [self._heartbeat()]  # the answer has the newer epoch, or fences the member
         return []
 
@@ -453,8 +497,7 @@ class ConsumerMember(BaseMember):
             self._advance(MemberEvent.REVOKE)
             return [self.partitions.revoke(surplus)]
         added, _ = self.partitions.replace(assigned, self._topics, self.generation)
-        topics = {partition.topic for partition in self._reported}
-        self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in topics} | self._target.ids
+        self._target.keep_ids({partition.topic for partition in self._reported})
         if not added and not self._must_assign:
             return []
         self._must_assign = False
@@ -478,7 +521,7 @@ class ConsumerMember(BaseMember):
     def _leave(self, epoch: int | None, *, in_good_order: bool) -> list[Action]:
         """Leave, with a heartbeat unless ``epoch`` is None. With ``in_good_order``, the reader commits first."""
         self._leave_epoch = epoch
-        self._late_attempt = self._attempt if self._in_flight else None
+        self._late_attempt = self._attempt if self._pacing.in_flight else None
         return self._release_and_leave(in_good_order=in_good_order)
 
     def _send_leave(self) -> list[Action]:
@@ -491,7 +534,7 @@ class ConsumerMember(BaseMember):
         self._advance(MemberEvent.LEFT)
         self._forget_epoch()
         self._may_be_known = self._leave_epoch == RETURN_EPOCH  # the member left temporarily, or its request was lost
-        self._in_flight = self._backing_off = False
+        self._pacing.in_flight = self._pacing.backing_off = False
         if self._overdue or self._closing or not self._topics:
             return []
         return self._join()  # the user subscribed again while the member was leaving

@@ -194,7 +194,7 @@ class ConsumerProtocol:
         )
 
     async def _problem_of(self, response: ConsumerGroupHeartbeatResponse) -> str | None:
-        """Return the reason why this answer is invalid; None if it is valid."""
+        """Find the reason why this answer is invalid, with new metadata if needed; None if it is valid."""
         problem = problem_of(response)
         if problem is not None or response.assignment is None:
             return problem

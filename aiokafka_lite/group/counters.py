@@ -46,6 +46,7 @@ class RebalanceCounters(RequestCounters):
 
     def begin(self, now: float) -> None:
         """Begin a rebalance, because the member joins."""
+        assert self._began is None, "the last rebalance has ended"
         self._began = now
         self.recent.append(now)
 

@@ -114,6 +114,7 @@ class Handovers:
         # A newer decision cancels the lookup; then only the partitions that stay are looked up again.
         while partitions is None or partitions != set(committed):
             partitions = set(action.added) - self._leaving  # rule 3
+            assert self._locating is None, "handovers are performed one after the other (rule 1)"
             with anyio.CancelScope() as self._locating:
                 committed = await self._locate(sorted(partitions))
             self._locating = None
@@ -151,6 +152,7 @@ class Handovers:
 
     async def _wait_for_user(self, action: Revoke) -> None:
         """Wait until the user has processed the returned records, so that none is repeated. Rule 4 limits the wait."""
+        assert self._waiting is None, "handovers are performed one after the other (rule 1)"
         with anyio.CancelScope(deadline=self._deadlines[action.number]) as self._waiting:
             await self._reading.wait_until_done(action.partitions)
         # No other member waits for a member that was fenced or leaves, so there is no warning.

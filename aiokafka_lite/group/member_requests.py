@@ -125,7 +125,7 @@ class MemberRequests:
         if is_refused(error):
             # In an outage of its own, because an operator has to act, and a rebalance begins many outages.
             what = "%r is refused, and tries again: %s"
-            outages.report(logger, self._access, error, what, member, error, refused=True)
+            outages.report_refusal(logger, self._access, error, what, member, error)
         else:
             # INFO, not WARNING: errors are normal while a group rebalances.
             problem = f"requests of group {group!r} to its coordinator fail: {error}"

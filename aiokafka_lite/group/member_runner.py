@@ -293,7 +293,7 @@ class MemberRunner:
         return idle > self._config.max_poll_interval and self.member.state.sends_heartbeats
 
     async def _choose(self) -> str:
-        """Return the protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""
+        """Choose the protocol of ``group_protocol="auto"`` (rule 5). Retries until the coordinator is reachable."""
         backoff = self._client.retry_backoff()
         while True:
             try:

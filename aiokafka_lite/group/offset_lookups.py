@@ -57,7 +57,7 @@ class OffsetLookups:
         timeout: float | None,
         on_retry: Callable[[KafkaError], None] = lambda error: None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets; see ``Offsets.fetch``. ``on_retry`` gets the error of each failed attempt."""
+        """Fetch the committed offsets, as ``Offsets.fetch`` does. ``on_retry`` gets the error of each attempt."""
         check_timeout(timeout)
         lookup = _Lookup(dict.fromkeys(checked_partitions(partitions)), on_retry=on_retry)
         limit = self._client.config.api_timeout if timeout is None else timeout
@@ -66,7 +66,7 @@ class OffsetLookups:
         return lookup.found
 
     async def locate(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets, for a reader that cannot read without them: the lookup has no time limit."""
+        """Fetch the committed offsets without a time limit, for a reader that cannot read before it has them."""
         partitions = list(partitions)
         place, outages = f"committed offsets of group {self._group_id}", self._client.outages
 

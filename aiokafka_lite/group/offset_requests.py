@@ -131,7 +131,7 @@ def read_fetch(
     response: OffsetFetchResponse,
     names: Mapping[bytes, str],
 ) -> FetchAnswer:
-    """Return the offsets in the response of the requested partitions (None: of all partitions)."""
+    """Read the offsets of the requested partitions from the response; None for all partitions."""
     answer = FetchAnswer()
     # The version of the response decides whether it has ``topics`` or ``groups``. The other list is empty.
     for named in response.topics:

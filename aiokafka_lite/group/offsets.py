@@ -325,6 +325,7 @@ class Offsets:
                 cause = attempt.last_error.get(partition, "no answer")
                 attempt.refused[partition] = KafkaTimeout(f"{partition} was not committed {timed_out}: {cause}")
         late = {partition: error for partition, error in dropped().items() if partition not in attempt.committed}
+        assert not attempt.committed.keys() & attempt.refused.keys(), "an offset is either committed or refused"
         result = CommitResult(attempt.committed, {**late, **attempt.refused})
         self._report(result)
         if result.committed:
@@ -459,8 +460,7 @@ class Offsets:
     async def fetch(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group, None for a partition without one. Waits for open transactions to
-        end.
+        """Fetch the committed offsets, None for a partition that has none. Waits for open transactions to end.
 
         Retriable errors are retried for ``timeout`` seconds (``api_timeout`` by default), then KafkaTimeout is raised.
         Raises AuthorizationError and other errors that are not retriable at once, TypeError or ValueError for a wrong

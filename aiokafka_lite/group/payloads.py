@@ -38,9 +38,7 @@ def write_subscription(
     rack: str | None,
     user_data: bytes | None,
 ) -> bytes:
-    """Return a member's subscription as bytes. ``generation`` is the generation in which it got the ``owned``
-    partitions.
-    """
+    """Encode a member's subscription. ``generation`` is the generation in which it got the ``owned`` partitions."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),
@@ -73,7 +71,7 @@ def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) 
 
 
 def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """Return the partitions of one member, and the strategy's bytes for it."""
+    """Encode the partitions of one member, and the strategy's bytes for it."""
     return encode_versioned(
         ConsumerProtocolAssignment(
             assigned_partitions=[
@@ -87,7 +85,7 @@ def write_assignment(partitions: Sequence[TopicPartition], user_data: bytes | No
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """Return the partitions of this member. Empty data is an empty assignment: the leader left this member out.
+    """Decode the partitions of this member. Empty data is an empty assignment: the leader left this member out.
 
     Raises ProtocolError if the data cannot be read, or has a negative partition or more than ``MAX_ASSIGNED``.
     """

@@ -182,7 +182,7 @@ class Broker:
     # Connections and requests.
 
     async def connection(self, purpose: Purpose = Purpose.OTHER) -> Connection:
-        """Return the connection for a purpose, opened if necessary, after the pause that follows a failure.
+        """Open the connection for a purpose, or return the open one. An attempt waits for the pause after a failure.
 
         Raises the error of the attempt: ConnectionLost(sent=False), KafkaTimeout, ProtocolError, AuthenticationError,
         UnsupportedVersion, BrokerError. A cancelled caller does not end the attempt.
@@ -290,6 +290,7 @@ class Broker:
             self._fail_wanted(ConnectionLost(f"connecting to {self.address} was cancelled", sent=False))
 
     async def _attempt(self, purpose: Purpose) -> None:
+        assert self._attempt_scope is None, "attempts to one broker are made one after another (rule 2)"
         node = self.node
         connection = Connection(
             node.host,

@@ -146,7 +146,6 @@ class InFlightRequests:
         """Hides the secrets of the login in the error texts of responses. None without a login."""
         self.last_used: float = 0.0
         """The loop's time of the last request."""
-        self._peer = peer
         self._client_id = client_id
         self._write = write
         self._on_timeout = on_timeout
@@ -228,7 +227,9 @@ class InFlightRequests:
                 # The caller gets this error, so ``fail_all`` must not report the request a second time.
                 promise.callback = None
                 raise
-            if len(self._protocol.in_flight) >= self._max_open:
+            in_flight = len(self._protocol.in_flight)
+            assert in_flight <= self._max_open, "at most max_open requests have no response (rule 4)"
+            if in_flight == self._max_open:
                 self._is_holding = True
 
     def send_in_handshake(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
@@ -323,7 +324,11 @@ class InFlightRequests:
             # Above a quota, every response throttles the client, so only the first one is logged.
             level = logging.DEBUG if self._was_throttled else logging.INFO
             logger.log(
-                level, "%s throttles this client for %g s (throttle_time_ms=%d)", self._peer, seconds, throttle_time_ms
+                level,
+                "%s throttles this client for %g s (throttle_time_ms=%d)",
+                self._protocol.peer,
+                seconds,
+                throttle_time_ms,
             )
             self._was_throttled = True
             self.throttled_until = until
@@ -352,7 +357,7 @@ class InFlightRequests:
                 if entry.promise is not None:
                     entry.promise.fail(error)
                 else:
-                    logger.warning("failed to send a held request to %s: %s", self._peer, error)
+                    logger.warning("failed to send a held request to %s: %s", self._protocol.peer, error)
         self._is_holding = len(in_flight) >= self._max_open
         self._check_idle()
 
@@ -401,7 +406,7 @@ class InFlightRequests:
 
     def _time_out(self, request: InFlightRequest[_Promise]) -> None:
         seconds = request.promise.timeout
-        text = f"{self._peer} did not answer {api_name(request.request)} within {in_seconds(seconds)}"
+        text = f"{self._protocol.peer} did not answer {api_name(request.request)} within {in_seconds(seconds)}"
         request.promise.fail(KafkaTimeout(text))
         self._on_timeout(KafkaTimeout(text))
 
@@ -420,7 +425,9 @@ class InFlightRequests:
                 reason = f"{len(self._protocol.in_flight)} earlier requests are not answered (max_open_requests)"
             name = api_name(type(entry.request))
             promise.fail(
-                KafkaTimeout(f"{name} was not sent to {self._peer} within {in_seconds(promise.timeout)}: {reason}")
+                KafkaTimeout(
+                    f"{name} was not sent to {self._protocol.peer} within {in_seconds(promise.timeout)}: {reason}"
+                )
             )
         if len(kept) < len(self._held):
             self._held = kept

@@ -93,7 +93,10 @@ class KerberosContext:
 
 
 class Kerberos:
-    """The Kerberos settings of a client, which all its connections share. Raises ConfigurationError without gssapi."""
+    """The Kerberos settings of a client, which all its connections share.
+
+    Raises ConfigurationError if ``gssapi`` is not installed.
+    """
 
     def __init__(self, service_name: str | None, keytab: str | None, principal: str | None) -> None:
         self._gssapi: Any = extra("gssapi", "gssapi")
@@ -114,7 +117,7 @@ class Kerberos:
         return f"<Kerberos {self._service_name} {self._principal or ''}>"
 
     async def exchange(self, host: str) -> GssapiExchange:
-        """Return a new exchange with the broker on this host, with a ticket for it.
+        """Begin an exchange with the broker on this host, with a ticket for it.
 
         Raises ConnectionLost if the KDC cannot be found or reached, or is busy: a later attempt may succeed. Raises
         AuthenticationError for any other error of Kerberos.

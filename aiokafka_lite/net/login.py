@@ -85,7 +85,7 @@ class Login:
         return f"{self.mechanism}{name}"
 
     async def exchange(self, host: str) -> SaslExchange:
-        """Return a new exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
+        """Begin an exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
 
         Raises AuthenticationError if the token provider raises it, or returns a value that is not a string. Raises it
         also if Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost,

@@ -66,14 +66,13 @@ class Latencies:
             self._recent = deque(maxlen=RECENT)
         self._recent.append(seconds)
 
-    def at(self, *shares: float) -> list[float | None]:
-        """Return the quantiles of the last durations, in seconds, for these shares from 0 to 1; None without
-        durations."""
+    def at(self, *quantiles: float) -> list[float | None]:
+        """Return the duration in seconds at each quantile, from 0 to 1; None if there are no durations."""
         ordered = sorted(self._recent or ())
         if not ordered:
-            return [None] * len(shares)
+            return [None] * len(quantiles)
         last = len(ordered) - 1
-        return [ordered[min(last, int(share * len(ordered)))] for share in shares]
+        return [ordered[min(last, int(quantile * len(ordered)))] for quantile in quantiles]
 
     def snapshot(self) -> LatencyMetrics:
         # Imported here: its dataclasses take a millisecond to import.

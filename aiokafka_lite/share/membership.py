@@ -167,7 +167,7 @@ class ShareMembership:
     def _report(self, error: KafkaError) -> None:
         if is_refused(error):
             what = "%r is refused, and tries again: %s"
-            self._client.outages.report(logger, self._access, error, what, self.member, error, refused=True)
+            self._client.outages.report_refusal(logger, self._access, error, what, self.member, error)
             return
         # INFO, not WARNING: errors are normal while a coordinator moves to another broker.
         problem = f"requests of share group {self.member.group_id!r} to its coordinator fail: {error}"

@@ -41,7 +41,7 @@ class Alteration:
                     fields[self.field] = self.value
             return type(value)(**fields)
         if isinstance(value, list):
-            return [self._copied(each) for each in value]
+            return [self._copied(item) for item in value]
         return value
 
 

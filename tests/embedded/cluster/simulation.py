@@ -51,8 +51,8 @@ def client_of(cluster: EmbeddedCluster, connector: Connector | None = None, **se
 async def cluster_and_client(
     brokers: int = 3, *, client: dict[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[EmbeddedCluster, Client]]:
-    async with memory_cluster(brokers, **settings) as cluster, client_of(cluster, **(client or {})) as made:
-        yield cluster, made
+    async with memory_cluster(brokers, **settings) as cluster, client_of(cluster, **(client or {})) as connected:
+        yield cluster, connected
 
 
 def metadata_requests(cluster: EmbeddedCluster) -> int:

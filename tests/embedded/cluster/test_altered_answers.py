@@ -98,9 +98,9 @@ class Scene:
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         def consumer() -> Any:
-            made = Consumer(**self.settings)
-            made.assign([TopicPartition("t", 0)])
-            return made
+            consumer = Consumer(**self.settings)
+            consumer.assign([TopicPartition("t", 0)])
+            return consumer
 
         async def read(client: Any) -> None:
             records = await client.poll(timeout=5)
@@ -122,7 +122,7 @@ class Scene:
             "member",
             read_and_commit,
         )
-        return [group.create_task(each) for each in (produce, fetch, member)]
+        return [group.create_task(function) for function in (produce, fetch, member)]
 
 
 async def _heals(api: Any, alteration: Alteration) -> list[str]:
@@ -139,7 +139,7 @@ async def _heals(api: Any, alteration: Alteration) -> list[str]:
             await asyncio.sleep(WRONG_FOR / 3)
             scene.generation += 1
             await asyncio.sleep(WRONG_FOR * 2 / 3)
-            sent = Counter(type(each.request).__name__ for each in cluster.history)
+            sent = Counter(type(exchange.request).__name__ for exchange in cluster.history)
             fault.remove()
             if api is ApiVersionsRequest:
                 scene.generation += 1  # the versions count as long as their connection
@@ -159,7 +159,9 @@ async def _heals(api: Any, alteration: Alteration) -> list[str]:
 
 
 def _failures(api: Any, chosen: Iterable[Alteration]) -> str:
-    return "\n".join(line for each in chosen if str(each) not in LEGAL for line in run(_heals(api, each)))
+    return "\n".join(
+        line for alteration in chosen if str(alteration) not in LEGAL for line in run(_heals(api, alteration))
+    )
 
 
 def test_an_alteration_changes_the_structs_of_lists() -> None:

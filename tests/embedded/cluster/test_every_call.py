@@ -21,7 +21,7 @@ covers = Covered()
 
 
 async def works(cluster: EmbeddedCluster) -> None:
-    """A record goes through the cluster."""
+    """Send a record through the cluster."""
     await cluster.until_in_sync("orders")
     async with Producer(cluster.bootstrap_servers) as producer:
         written = await producer.send("orders", b"soup", partition=0)

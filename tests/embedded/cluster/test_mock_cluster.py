@@ -31,8 +31,8 @@ async def test_records_are_written_and_read(mock_cluster: str) -> None:
     """The mock writes one byte too many after a flexible Metadata response."""
     await fill(mock_cluster, "plain")
     async with Consumer(mock_cluster, topics=["plain"], auto_offset_reset="earliest") as consumer:
-        found = [(await anext(consumer)).value for _ in VALUES]
-    assert sorted(found) == sorted(VALUES)
+        values = [(await anext(consumer)).value for _ in VALUES]
+    assert sorted(values) == sorted(VALUES)
 
 
 @pytest.mark.thorough
@@ -41,12 +41,12 @@ async def test_a_group_reads_commits_and_leaves(mock_cluster: str, caplog: pytes
     await fill(mock_cluster, "grouped")
     caplog.set_level(logging.INFO, "aiokafka_lite.group")
     async with Consumer(mock_cluster, topics=["grouped"], group_id="g", auto_offset_reset="earliest") as consumer:
-        found = [(await anext(consumer)).value for _ in VALUES]
+        values = [(await anext(consumer)).value for _ in VALUES]
         consumer.mark()
         committed = await consumer.commit()
-    assert sorted(found) == sorted(VALUES)
+    assert sorted(values) == sorted(VALUES)
     assert not committed.refused
-    assert sum(each.offset for each in committed.committed.values()) == len(VALUES)
+    assert sum(offset.offset for offset in committed.committed.values()) == len(VALUES)
     assert not [record.getMessage() for record in caplog.records if "cannot be decoded" in record.getMessage()]
 
 

@@ -99,7 +99,7 @@ async def test_a_caller_that_arrives_during_a_request_gets_a_newer_answer() -> N
 
 
 async def _answer_now_arriving_in(cluster: EmbeddedCluster, seconds: float) -> Fault:
-    """The next Metadata response is made now and sent ``seconds`` later."""
+    """Make the next Metadata response now, and send it ``seconds`` later."""
     async with client_of(cluster) as other:
         await other.topic("orders")
         response = cluster.history.of(MetadataRequest)[-1].response
@@ -177,10 +177,10 @@ async def test_an_unknown_topic_is_an_error_at_the_deadline_and_no_longer_reques
         with pytest.raises(UnknownTopic, match=r"'nowhere'.*within 5 s"):
             await client.topic("nowhere", timeout=5)
         assert now() == pytest.approx(5, abs=0.1)
-        asked = metadata_requests(cluster) - before
-        assert 3 <= asked <= 10
+        requests = metadata_requests(cluster) - before
+        assert 3 <= requests <= 10
         await asyncio.sleep(60)
-        assert metadata_requests(cluster) - before <= asked + 3
+        assert metadata_requests(cluster) - before <= requests + 3
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, None, b"bytes"])
@@ -538,7 +538,7 @@ async def test_a_missing_topic_is_logged_once_and_so_is_its_creation(
         assert [record.getMessage() for record in caplog.records][1:] == ["topic 'odrers' exists now"]
 
 
-async def _turns_while(work: Awaitable[object], each: Callable[[], object]) -> int:
+async def _turns_while(work: Awaitable[object], call: Callable[[], object]) -> int:
     """Return the number of turns that another task gets until ``work`` is done. The task calls ``each`` in each
     turn."""
     turns = 0
@@ -546,7 +546,7 @@ async def _turns_while(work: Awaitable[object], each: Callable[[], object]) -> i
     async def count() -> None:
         nonlocal turns
         while True:
-            each()
+            call()
             turns += 1
             await asyncio.sleep(0)
 
@@ -592,7 +592,7 @@ async def test_a_hint_that_comes_while_an_answer_is_merged_is_kept(tiny_slices: 
 
         await asyncio.sleep(1.0)  # the next request is not paced
         await _turns_while(client.refresh(), hint)
-        found = client.view.partition(ORDERS_0)
-        assert found is not None
+        partition_view = client.view.partition(ORDERS_0)
+        assert partition_view is not None
         assert epoch > 29
-        assert found.leader_epoch == epoch
+        assert partition_view.leader_epoch == epoch

@@ -35,8 +35,8 @@ def receivers(cluster: EmbeddedCluster, request: type[Request[Any]]) -> list[int
 def coordinated_by(cluster: EmbeddedCluster, node_id: int) -> FindCoordinatorResponse:
     """Return the FindCoordinator v4 response that names ``node_id`` as the coordinator of the group "g"."""
     node = cluster.nodes[node_id]
-    found = FindCoordinatorResponseCoordinator(key="g", node_id=node_id, host=node.host, port=node.port)
-    return FindCoordinatorResponse(coordinators=[found])
+    coordinator = FindCoordinatorResponseCoordinator(key="g", node_id=node_id, host=node.host, port=node.port)
+    return FindCoordinatorResponse(coordinators=[coordinator])
 
 
 @simulated
@@ -115,9 +115,9 @@ async def test_a_coordinator_is_looked_up_once_and_cached(version: int) -> None:
             return FindCoordinatorResponse(node_id=2, host=node.host, port=node.port)
 
         cluster.on(FindCoordinatorRequest, times=None).answer(find)
-        found = await asyncio.gather(*(client.coordinator("g") for _ in range(100)))
-        assert {broker.node.node_id for broker in found} == {2}
-        assert await client.coordinator("g") is found[0]
+        coordinators = await asyncio.gather(*(client.coordinator("g") for _ in range(100)))
+        assert {broker.node.node_id for broker in coordinators} == {2}
+        assert await client.coordinator("g") is coordinators[0]
         assert len(receivers(cluster, FindCoordinatorRequest)) == 1
 
 

@@ -85,11 +85,11 @@ async def test_a_topic_is_awaited_with_few_requests_until_an_answer_makes_sense(
         await with_topic(cluster)
         before = client.view
         wrong = cluster.on(MetadataRequest, times=None).alter(change)
-        asked = metadata_requests(cluster)
+        requests = metadata_requests(cluster)
         with pytest.raises(KafkaTimeout, match=says):
             await client.topic("orders", timeout=20)
         assert now() == pytest.approx(20, abs=0.1)
-        assert metadata_requests(cluster) - asked <= 5 * 20
+        assert metadata_requests(cluster) - requests <= 5 * 20
         assert client.view.nodes == before.nodes
         wrong.remove()
         assert len((await client.topic("orders", timeout=5)).partitions) == 2
@@ -100,10 +100,10 @@ async def test_a_topic_that_responses_omit_is_requested_with_backoff() -> None:
     async with cluster_and_client(1) as (cluster, client):
         await with_topic(cluster)
         cluster.on(MetadataRequest, times=None).alter(no_topics)
-        asked = metadata_requests(cluster)
+        requests = metadata_requests(cluster)
         with pytest.raises(KafkaTimeout):
             await client.topic("orders", timeout=60)
-        assert metadata_requests(cluster) - asked <= 75
+        assert metadata_requests(cluster) - requests <= 75
 
 
 @pytest.mark.parametrize("change", [port(-1), broker_id(-1)])
@@ -143,13 +143,13 @@ async def test_a_broker_that_is_cut_off_never_becomes_the_leader_again() -> None
         await client.topic("orders")
         await cluster.partition_network({1}, {2, 3})
         async with asyncio.timeout(60):
-            while (known := (await client.topic("orders")).partitions[0]).leader == 1:
+            while (partition := (await client.topic("orders")).partitions[0]).leader == 1:
                 await client.refresh(["orders"])
         await cluster.freeze(2)
         await cluster.freeze(3)
         answered = metadata_requests(cluster)
         await asyncio.sleep(300.0)
         assert metadata_requests(cluster) - answered > 20
-        assert (await client.topic("orders")).partitions[0] == known
+        assert (await client.topic("orders")).partitions[0] == partition
         await cluster.thaw(2)
         await cluster.thaw(3)

@@ -77,7 +77,7 @@ async def test_a_client_that_is_dropped_without_close_is_a_resource_warning(make
             warnings.simplefilter("always")
             del client
             gc.collect()
-        unclosed = [str(each.message) for each in caught if each.category is ResourceWarning]
+        unclosed = [str(warning.message) for warning in caught if warning.category is ResourceWarning]
         assert f"unclosed {name}: use it in 'async with', or await its close()" in unclosed
         assert len([text for text in unclosed if "unclosed" in text and "use it" in text]) == 1
         await service.close()
@@ -92,4 +92,6 @@ async def test_a_client_that_is_closed_or_never_started_is_no_warning(make: Call
                 pass
             make(cluster.bootstrap_servers)
             gc.collect()
-        assert [each for each in caught if "unclosed Pr" in str(each.message) or "use it" in str(each.message)] == []
+        assert [
+            warning for warning in caught if "unclosed Pr" in str(warning.message) or "use it" in str(warning.message)
+        ] == []

@@ -45,7 +45,7 @@ async def test_requests_and_bytes_are_counted_by_broker() -> None:
         # ApiVersions of the handshake is counted as well.
         assert (traffic.requests, traffic.responses, traffic.requests_in_flight) == (11, 11, 0)
         assert (traffic.connections, traffic.connects, traffic.connect_failures) == (1, 1, 0)
-        sent = sum(each.size + 4 for each in cluster.history if each.node_id == 2)
+        sent = sum(exchange.size + 4 for exchange in cluster.history if exchange.node_id == 2)
         assert traffic.bytes_sent == sent
         assert traffic.bytes_received > traffic.responses * 8
         assert traffic.latency_p50 is not None
