@@ -123,7 +123,8 @@ class Client(Component):
         return make
 
     def _describe_late_start(self, timeout: float) -> str:
-        return self._updater.describe_late_start(timeout)
+        # Empty if the cluster was found, because another step took too long then.
+        return "" if self.view.updated_at is not None else self._updater.describe_unreachable(timeout)
 
     def __repr__(self) -> str:
         return (

@@ -157,13 +157,6 @@ class Updater:
         text = _described({address: self.failures.get(address, unknown) for address in addresses})
         return f"no bootstrap server answered within {timeout:g} s: {text}"
 
-    def describe_late_start(self, timeout: float) -> str:
-        """Return the error of a client whose ``start`` did not end within ``timeout`` seconds.
-
-        The text is empty if the cluster was found, because another step took too long then.
-        """
-        return "" if self.view.updated_at is not None else self.describe_unreachable(timeout)
-
     # The task.
 
     async def run(self) -> None:

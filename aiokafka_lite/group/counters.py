@@ -23,10 +23,6 @@ class RequestCounters:
         self.latencies.add(now - began)
         self.last_success_at = now
 
-    def failed(self) -> None:
-        """Count a failure."""
-        self.failures += 1
-
 
 class RebalanceCounters(RequestCounters):
     """The rebalances of one member. The task of its ``MemberRunner`` counts them.
@@ -59,5 +55,5 @@ class RebalanceCounters(RequestCounters):
     def fail(self) -> None:
         """End the rebalance without an assignment. Does nothing after ``end``."""
         if self._began is not None:
-            self.failed()
+            self.failures += 1
             self._began = None

@@ -163,8 +163,26 @@ class TopicWatcher:
             self._post(TopicsSeen({name: len(racks) for name, racks in self.racks(self._watched).items()}))
 
     def racks(self, names: Iterable[str]) -> TopicRacks:
-        """Return the racks that hold a replica, for each partition of the existing topics."""
-        return topic_racks(self._client.view, (name for name in names if name not in self._gone))
+        """Return the racks that hold a replica, for each partition of the existing topics.
+
+        A topic with an error that may pass counts with its last known partitions: a short outage must not cause a
+        rebalance.
+        """
+        view = self._client.view
+        racks = {node_id: node.rack for node_id, node in view.nodes.items()}
+        racks_by_topic: dict[str, list[frozenset[str]]] = {}
+        for name in sorted(set(names) - self._gone):
+            topic = view.topics.get(name)
+            if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error_may_pass):
+                continue
+            # Metadata may lack a partition in the middle. It is still assigned, but without racks.
+            partition_racks: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
+            for partition in topic.partitions:
+                partition_racks[partition.partition] = frozenset(
+                    rack for node_id in partition.replicas if (rack := racks.get(node_id)) is not None
+                )
+            racks_by_topic[name] = partition_racks
+        return racks_by_topic
 
     # Deleted topics.
 
@@ -258,25 +276,3 @@ class TopicWatcher:
                 early.reset()
             else:
                 await asyncio.sleep(early.next())
-
-
-def topic_racks(view: ClusterView, names: Iterable[str]) -> TopicRacks:
-    """Return the racks that hold a replica, for each partition of the existing topics.
-
-    A topic with an error that may pass counts with its last known partitions: a short outage must not cause a
-    rebalance. The caller leaves out the topics that were deleted.
-    """
-    racks = {node_id: node.rack for node_id, node in view.nodes.items()}
-    racks_by_topic: dict[str, list[frozenset[str]]] = {}
-    for name in sorted(names):
-        topic = view.topics.get(name)
-        if topic is None or not topic.partitions or not (topic.error is ErrorCode.NONE or topic.error_may_pass):
-            continue
-        # Metadata may lack a partition in the middle. It is still assigned, but without racks.
-        partition_racks: list[frozenset[str]] = [frozenset()] * (topic.partitions[-1].partition + 1)
-        for partition in topic.partitions:
-            partition_racks[partition.partition] = frozenset(
-                rack for node_id in partition.replicas if (rack := racks.get(node_id)) is not None
-            )
-        racks_by_topic[name] = partition_racks
-    return racks_by_topic
