@@ -252,7 +252,7 @@ class Buffer:
                 unpacked.append(batch)
 
     def pack(self) -> None:
-        """Return the unpacked batches to the queue: a paused partition may wait long, and packed batches are small."""
+        """Put the unpacked batches back: a paused partition may wait long, and packed batches are small."""
         if self._unpacked is None:
             return
         if self.chunk is not None:
@@ -311,6 +311,7 @@ class Buffer:
 
     def take_batches(self) -> list[FetchedBatch]:
         """Deliver all batches in packed form, to a reader that decodes them itself and never asks for chunks."""
+        assert self._unpacked is None, "such a reader never asks for chunks"
         batches = list(self._batches)
         self._batches = NO_BATCHES
         self.bytes = self.records = 0

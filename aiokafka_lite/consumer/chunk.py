@@ -139,6 +139,7 @@ class Chunk:
 
     def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
         """Iterate like ``iterate`` over ``len(keys)`` records, with these deserialized keys and values."""
+        assert self._iterated is None, "a chunk has one iteration at a time"
         rest = slice(self.index, self.index + len(values))
         self._end = rest.stop
         offsets = iter(self.offsets[rest])
@@ -182,6 +183,7 @@ class Chunk:
 
     def advance(self, count: int) -> slice:
         """Deliver up to ``count`` records. Returns their slice of the columns."""
+        assert self._iterated is None, "the chunk is settled"
         end = min(len(self.offsets), self.index + count)
         delivered = slice(self.index, end)
         self.index = end

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from ..aio.runtime import Runtime, wall_clock
-from ..aio.service import Component, Service
+from ..aio.service import Component
 from ..arguments import check_timeout, must_be
 from ..arguments import marked as checked_mark
 from ..arguments import partition as checked_partition
@@ -28,19 +28,17 @@ from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
 from ..settings.keywords import ConsumerSettings
 from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, TopicPartition, V
-from .consumer_core import ConsumerCore, MakeParticipation
+from .consumer_core import ConsumerCore, MemberOptions
 from .deserializing import Deserializing, OnDeserializationError
 from .group.rebalance import RebalanceHandle, RebalanceListener
 from .interceptor import ConsumerInterceptor
 from .iteration import Batches, PartitionReader, RecordIteration, poll
 from .position import OnOffsetReset
 from .position_calls import PositionCalls
-from .position_wait import PositionWait
-from .settings import ReadingOptions, checked_topics, reading_options, strategies_of
+from .settings import checked_topics, reading_options
 
 if TYPE_CHECKING:
     # Imported where a group is used, so that a consumer without a group, as in Spark's workers, starts faster.
-    from ..cluster.client import Client
     from ..cluster.health import Health
     from ..cluster.metadata import PartitionView
     from ..group.offsets import CommitResult, Offsets
@@ -48,9 +46,7 @@ if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
     from ..net.metrics import BrokerTraffic
     from .diagnosis import ConsumerDiagnosis
-    from .group.participation import Participation
     from .metrics import ConsumerMetrics
-    from .subscription import Subscription
 
 
 class Consumer(PositionCalls, Component, Generic[K, V]):
@@ -118,14 +114,11 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         _check_group_arguments(group_id, checked, strategies, listener)
         if listener is not None:
             _checked_listener(listener)
-        participate = None
-        if options.group is not None:
-            participate = _participation(
-                self, self._service, options, checked, strategies_of(options.group, strategies), listener
-            )
         self._client_id = options.client.client_id
         self._leave_group: bool | None = None
-        PositionCalls.__init__(self, ConsumerCore(self._service, options, checked, participate))
+        handle = RebalanceHandle(weakref.proxy(self))  # a task refers to the handle: rule 4 of aio.service
+        core = ConsumerCore(self._service, options, checked, MemberOptions(strategies, listener, handle))
+        PositionCalls.__init__(self, core)
         self._records: RecordIteration[K, V] = RecordIteration(self._core)
 
     def __repr__(self) -> str:
@@ -394,43 +387,3 @@ def _check_group_arguments(group_id: str | None, topics: object, strategies: obj
             raise ConfigurationError(f"{name} requires a group_id")
         if value is not None and not topics:
             raise ConfigurationError(f"{name} requires topics: a consumer without topics is not a member of its group")
-
-
-def _participation(
-    consumer: Consumer[K, V],
-    service: Service,
-    options: ReadingOptions,
-    topics: tuple[str, ...] | re.Pattern[str],
-    strategies: Sequence[AssignmentStrategy | str],
-    listener: RebalanceListener | None,
-) -> MakeParticipation:
-    """Return the function that begins to take part in the group, once the core has a client and a subscription."""
-    from .group.commit_only import CommitOnlyGroup
-    from .group.membership import Membership
-
-    config, interceptors = options.group, options.interceptors
-    assert config is not None
-
-    def make(
-        client: Client,
-        subscription: Subscription,
-        positions: PositionWait,
-        on_callback_error: Callable[[Exception], None],
-    ) -> Participation:
-        if not topics:
-            return CommitOnlyGroup(client, subscription, config, interceptors=interceptors, spawn=service.start_child)
-        return Membership(
-            client,
-            subscription,
-            config,
-            topics=topics,
-            strategies=strategies,
-            listener=listener or RebalanceListener(),
-            handle=RebalanceHandle(weakref.proxy(consumer)),  # a task refers to the handle: rule 4 of aio.service
-            on_listener_error=on_callback_error,
-            positions=positions,
-            interceptors=interceptors,
-            spawn=service.start_child,
-        )
-
-    return make

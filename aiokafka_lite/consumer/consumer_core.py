@@ -6,9 +6,9 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..aio import forks
 from ..aio.pace import Pace
@@ -17,41 +17,48 @@ from ..cluster.standstill import Check
 from ..errors import IllegalStateError, KafkaError
 from ..types import TopicPartition
 from .group.claim import ClaimReader
-from .group.rebalance import RebalanceListener
+from .group.rebalance import RebalanceHandle, RebalanceListener
 from .partition import AssignedPartition
 from .position import PauseReason
-from .position_wait import PositionWait
 from .reader import Reader
 from .reading_core import ReadingCore
-from .settings import ReadingOptions
-from .subscription import Subscription
+from .settings import ReadingOptions, strategies_of
 
 if TYPE_CHECKING:
-    from ..cluster.client import Client
     from ..group.member_runner import MemberRunner
+    from ..group.strategies import AssignmentStrategy
+    from ..settings.group import GroupConfig
+    from .group.membership import Membership
     from .group.participation import Participation
     from .metrics import GroupMetrics
 
 logger = logging.getLogger(__name__)
 
-MakeParticipation = Callable[["Client", Subscription, PositionWait, Callable[[Exception], None]], "Participation"]
-"""Begins to take part in a group. The last argument is called with an exception of the listener."""
+
+class MemberOptions(NamedTuple):
+    """The arguments of a consumer that only a member of a group needs."""
+
+    strategies: Sequence[AssignmentStrategy | str] | None
+    listener: RebalanceListener | None
+    handle: RebalanceHandle
 
 
 class ConsumerCore(ReadingCore):
-    """Owner: the ``Consumer``. ``participate`` is given for a consumer with a ``group_id``."""
+    """Owner: the ``Consumer``. With a ``group_id``, it takes part in the group."""
 
     def __init__(
         self,
         service: Service,
         options: ReadingOptions,
         topics: tuple[str, ...] | re.Pattern[str],
-        participate: MakeParticipation | None,
+        member: MemberOptions,
     ) -> None:
-        super().__init__(service, options, topics if participate is None and isinstance(topics, tuple) else ())
-        self.group: Participation | None = None
-        if participate is not None:
-            self.group = participate(self.client, self.subscription, self.positions, self.on_callback_error)
+        super().__init__(service, options, topics if options.group is None and isinstance(topics, tuple) else ())
+        self.membership: Membership | None = None
+        """None for a consumer that is not a member of a group."""
+        self.group: Participation | None = (
+            None if options.group is None else self._participation(options.group, topics, member)
+        )
         self.reader: Reader = Reader(
             self.subscription,
             options.consumer,
@@ -67,6 +74,32 @@ class ConsumerCore(ReadingCore):
         self._pace: Pace | None = None if self.group is None else Pace(math.inf)
         self.is_subscribed: bool = bool(topics)
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
+
+    def _participation(
+        self, config: GroupConfig, topics: tuple[str, ...] | re.Pattern[str], member: MemberOptions
+    ) -> Participation:
+        # Imported here, so that a consumer without a group, as in Spark's workers, starts faster.
+        from .group.commit_only import CommitOnlyGroup
+        from .group.membership import Membership
+
+        spawn, interceptors = self.service.start_child, self.options.interceptors
+        strategies = strategies_of(config, member.strategies)
+        if not topics:
+            return CommitOnlyGroup(self.client, self.subscription, config, interceptors=interceptors, spawn=spawn)
+        self.membership = Membership(
+            self.client,
+            self.subscription,
+            config,
+            topics=topics,
+            strategies=strategies,
+            listener=member.listener or RebalanceListener(),
+            handle=member.handle,
+            on_listener_error=self.on_callback_error,
+            positions=self.positions,
+            interceptors=interceptors,
+            spawn=spawn,
+        )
+        return self.membership
 
     async def start(self) -> None:
         """Start as the base class does, and fix the first positions, so that records written later are read.
@@ -105,7 +138,7 @@ class ConsumerCore(ReadingCore):
             self._pace.returned(count, asyncio.get_running_loop().time())
 
     def forked(self) -> None:
-        """Return no record in a forked process: the parent returns them. The next read asks ``service``."""
+        """Stop returning records in a forked process: the parent returns them. The next read asks ``service``."""
         self.reader.settle()
 
     def on_callback_error(self, error: Exception) -> None:
@@ -113,8 +146,8 @@ class ConsumerCore(ReadingCore):
 
     def _refused(self, place: str, error: KafkaError) -> None:
         self.reader.refused(place, error)
-        if self.group is not None:
-            self.group.refused(error)
+        if self.membership is not None:
+            self.membership.refused(error)
 
     async def end(self, leave_group: bool | None) -> None:
         """Stop fetching, and commit and leave the group."""
@@ -133,7 +166,7 @@ class ConsumerCore(ReadingCore):
             raise IllegalStateError("there is nothing to read: give topics to the consumer, or assign() partitions")
 
     async def may_read(self) -> bool:
-        """Return whether an iteration continues. False once the consumer is closed; raises its failure."""
+        """Check whether an iteration continues. Returns False once the consumer is closed; raises its failure."""
         while True:
             if self.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
                 return False
@@ -151,9 +184,9 @@ class ConsumerCore(ReadingCore):
         return nullcontext() if self.group is None else self.group.tracker.reading(iteration)
 
     def partition_reader(self, partition: TopicPartition) -> ClaimReader:
-        """Return the reader of this partition alone; the consumer's own reads leave the partition out from now on."""
+        """Give the partition a reader of its own. The consumer's other reads leave the partition out from now on."""
         self.check_usable()
-        if self.member_runner is not None:
+        if self.membership is not None:
             raise IllegalStateError("partition() is not for members of a group; use the claims of a ConsumerGroup")
         assigned = self.subscription[partition]
         reader = self.partition_readers.get(partition)
@@ -173,11 +206,11 @@ class ConsumerCore(ReadingCore):
 
     def _checks(self) -> Sequence[Check]:
         checks = super()._checks()
-        return checks if self.member_runner is None else (*checks, self.member_runner.waits)
+        return checks if self.membership is None else (*checks, self.membership.member_runner.waits)
 
     @property
     def member_runner(self) -> MemberRunner | None:
-        return None if self.group is None else self.group.member_runner
+        return None if self.membership is None else self.membership.member_runner
 
     def require_group(self) -> Participation:
         """Return the participation. Raises IllegalStateError if there is no ``group_id``, and in a forked process."""
@@ -189,9 +222,9 @@ class ConsumerCore(ReadingCore):
 
     def add_listener(self, listener: RebalanceListener) -> None:
         """Call another listener as well."""
-        if self.group is None or self.member_runner is None:
+        if self.membership is None:
             raise IllegalStateError("add_listener() is for members of a group, made with group_id and topics")
-        self.group.add_listener(listener)
+        self.membership.add_listener(listener)
 
     def _group_metrics(self) -> GroupMetrics | None:
         if self.group is None:
@@ -207,7 +240,8 @@ class ConsumerCore(ReadingCore):
     @property
     def topics(self) -> frozenset[str]:
         """The topics that are read completely or as a member."""
-        return frozenset(self.subscription.whole_topics) if self.group is None else self.group.topics
+        whole_topics = self.subscription.whole_topics
+        return frozenset(whole_topics) if self.membership is None else self.membership.topics
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions and no others.
@@ -215,7 +249,7 @@ class ConsumerCore(ReadingCore):
         With a ``group_id``, reading of new partitions begins at the committed offsets.
         """
         self.check_usable()
-        if self.is_subscribed or self.member_runner is not None:
+        if self.is_subscribed or self.membership is not None:
             read = ", ".join(sorted(self.topics)) or "the topics of a group"
             raise IllegalStateError(f"assign() is for consumers without topics; this one reads {read}")
         self._assign(partitions)
@@ -223,20 +257,20 @@ class ConsumerCore(ReadingCore):
     def subscribe(self, topics: tuple[str, ...] | re.Pattern[str]) -> None:
         """Read other topics, as a member."""
         self.check_usable()
-        if self.group is None or self.member_runner is None:
+        if self.membership is None:
             raise IllegalStateError(
                 "subscribe() is for members of a group: pass group_id and topics to the Consumer; "
                 "to read without a group, pass topics alone, or use assign()"
             )
         self.is_subscribed = bool(topics)
-        self.group.subscribe(topics)
+        self.membership.subscribe(topics)
 
     def unsubscribe(self) -> None:
         """Read nothing."""
         self.check_usable()
         self.is_subscribed = False
-        if self.group is not None and self.member_runner is not None:
-            self.group.subscribe(())
+        if self.membership is not None:
+            self.membership.subscribe(())
         else:
             self.subscription.whole_topics = ()
             self._assign([])

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, Protocol
 
 import anyio
@@ -18,7 +18,7 @@ import anyio
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
 from ..serialization.deserializer import Deserializer, as_deserializer, concerns_record, is_async
-from ..types import Header, Record
+from ..types import Header, Record, TopicPartition
 from .chunk import Chunk
 from .columns import records_of
 from .partition import AssignedPartition
@@ -47,9 +47,11 @@ refuses the credentials, and a closed client.
 class Source(Protocol):
     """The source of the records: a ``Reader``, or a ``ClaimReader``."""
 
-    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
-        """Return the next records and their partition, without taking them; None if there are none. Raises
-        KafkaError."""
+    def peek(self, only: Collection[TopicPartition] | None = None) -> tuple[AssignedPartition, Chunk] | None:
+        """Return the next records, of these partitions if given, without taking them; None if there are none.
+
+        Raises KafkaError.
+        """
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         """Iterate over the next records of the peeked chunk, with these keys and values."""
@@ -79,7 +81,7 @@ class Deserializing:
 
     @classmethod
     def of(cls, key: object, value: object, on_error: OnDeserializationError) -> Deserializing | None:
-        """Return None if records are returned as bytes. Raises ConfigurationError."""
+        """Check the arguments. Returns None if records are returned as bytes. Raises ConfigurationError."""
         return None if key is value is None and on_error == "raise" else cls(key, value, on_error)
 
     def iterate(self, source: Source) -> bool:
@@ -96,7 +98,13 @@ class Deserializing:
         return bool(values)
 
     async def take(
-        self, source: Source, max_records: int, *, deadline: float | None = None, skip: int = 0
+        self,
+        source: Source,
+        max_records: int,
+        only: Collection[TopicPartition] | None = None,
+        *,
+        deadline: float | None = None,
+        skip: int = 0,
     ) -> list[AnyRecord]:
         """Return up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
 
@@ -104,7 +112,7 @@ class Deserializing:
         started over, a list that takes longer than the timeout would never be returned. Records may be skipped until
         ``deadline``, and at least ``skip`` of them.
         """
-        while (peeked := source.peek()) is not None:
+        while (peeked := source.peek(only)) is not None:
             assigned, chunk = peeked
             start = chunk.index
             records, used, failure = await self._read(chunk, max_records, deadline)

@@ -23,9 +23,9 @@ from ..types import K, Record, TopicPartition, V
 from .chunk import corrupt
 from .columns import Batch
 from .consumer_core import ConsumerCore
-from .deserializing import Deserializing, Source
+from .deserializing import Deserializing
 from .group.claim import ClaimReader
-from .reader import Cursor, Reader, SelectedPartitions
+from .reader import Cursor, Reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -283,13 +283,12 @@ async def _poll_deserialized(
     timeout: float,
     only: Collection[TopicPartition] | None,
 ) -> list[Record[Any, Any]]:
-    source: Source = core.reader if only is None else SelectedPartitions(core.reader, only)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     # Without a timeout, all buffered records are checked, also those behind records that the policy skips.
     skip = 0 if timeout > 0 or deserializing.is_async else max_records - 1
     while True:
-        taking = deserializing.take(source, max_records, deadline=deadline, skip=skip)
+        taking = deserializing.take(core.reader, max_records, only, deadline=deadline, skip=skip)
         records = await core.service.while_running(taking)
         if records:
             return records

@@ -38,23 +38,23 @@ class PositionCalls:
         core.service.check()
         core.check_something_to_read()
         limit = core.client.limit(timeout)
-        group, runner = core.group, core.member_runner
-        if group is not None and runner is not None:
+        membership = core.membership
+        if membership is not None:
 
             def describe() -> str:
                 waits = core.client.standstill.describe()
-                text = f"no assignment within {limit:g} s; the membership is {runner.member!r}"
+                text = f"no assignment within {limit:g} s; the membership is {membership.member_runner.member!r}"
                 return f"{text}: {waits}" if waits else text
 
             with deadline(limit, describe):
-                await core.service.while_running(group.wait_assigned())
+                await core.service.while_running(membership.wait_assigned())
             core.service.check()  # while the consumer closes, it has no assignment any more
         return tuple(core.subscription.partitions)
 
     # Pauses.
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Return no records of these partitions until ``resume``.
+        """Stop returning records of these partitions until ``resume``.
 
         None pauses all assigned partitions. Raises IllegalStateError if one of ``partitions`` is not assigned, and for
         None before the first assignment.
@@ -233,8 +233,8 @@ class PositionCalls:
     def _select_some(self, partitions: Partitions) -> list[AssignedPartition]:
         """Select like ``_select``. Raises IllegalStateError before the first assignment, when it has no effect."""
         if partitions is None and not self._core.subscription.partitions:
-            group = self._core.group
-            if group is None or not group.has_assignment:
+            membership = self._core.membership
+            if membership is None or not membership.has_assignment:
                 raise IllegalStateError("no partition is assigned yet; await wait_assigned() first")
         return self._select(partitions)
 

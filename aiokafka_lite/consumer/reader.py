@@ -305,6 +305,7 @@ class Reader:
             return False
         if not assigned.readable or not self._subscription.holds(assigned):
             return False
+        assert count <= len(chunk), "only peeked records are delivered"
         if count:
             chunk.advance(count)
             self._count(count)
@@ -403,23 +404,3 @@ def _headers_of(chunk: Chunk, count: int) -> int:
     A read of one record must not count the headers of all records.
     """
     return chunk.header_count and chunk.header_count * count // len(chunk.offsets)
-
-
-class SelectedPartitions:
-    """The records of some partitions of a reader, as the source of a ``Deserializing``."""
-
-    def __init__(self, reader: Reader, only: Only) -> None:
-        self._reader = reader
-        self._only = only
-
-    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
-        return self._reader.peek(self._only)
-
-    def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
-        self._reader.iterate_with(chunk, keys, values)
-
-    def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
-        return self._reader.deliver(assigned, chunk, start, count)
-
-    def refuse(self, assigned: AssignedPartition) -> None:
-        self._reader.refuse(assigned)

@@ -102,6 +102,7 @@ class AcquiredRecords:
             of_batch = list(ranges.within(first, batch.last_offset))
             if of_batch:
                 self._batches.append((batch, of_batch))
+            assert position <= first, "batches and acquired ranges ascend, and no offset is in two batches"
             position = max(first, batch.last_offset + 1)
         self._settle(ranges.within(position, ranges.end), AcknowledgeType.RELEASE)
 

@@ -278,7 +278,7 @@ class ShareCore:
         return self.make_ready()
 
     def make_ready(self) -> bool:
-        """Return whether a record is buffered or an error must be raised. Decodes acquired batches until then."""
+        """Decode acquired batches until a record is buffered. Returns whether one is, or an error must be raised."""
         now = asyncio.get_running_loop().time()
         # One record is enough for a read to return, so no more is decoded here.
         if not self._failures and self.in_flight.next(now) is None:
@@ -313,7 +313,7 @@ class ShareCore:
             fetcher.wake()
 
     def take(self, max_records: int) -> list[AnyShareRecord]:
-        """Return up to ``max_records`` buffered records to the user."""
+        """Take up to ``max_records`` buffered records, which are returned to the user now."""
         max_records = self.pace.most_returned(max_records)
         if max_records > 1:  # ``make_ready`` has decoded one
             self._decode(max_records)
@@ -326,7 +326,7 @@ class ShareCore:
         return records
 
     async def take_deserialized(self, max_records: int) -> list[AnyShareRecord]:
-        """Return records like ``take``, with deserialized keys and values. If it is cancelled, no record is taken.
+        """Take records like ``take``, with deserialized keys and values. If it is cancelled, no record is taken.
 
         Raises DeserializationError; if other records come before the failed one, the next read raises it.
         """

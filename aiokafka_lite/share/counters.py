@@ -40,7 +40,7 @@ class ShareCounters:
 
 
 async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
-    """Return the answer to a request. Counts its latency, or the failure of a request without an answer."""
+    """Await the answer to a request, and count its latency, or its failure if there is no answer."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:

@@ -44,7 +44,7 @@ class ShareDeserializing:
 
     @classmethod
     def of(cls, key: object, value: object, on_error: OnShareDeserializationError) -> ShareDeserializing | None:
-        """Return None if records are returned as bytes. Raises ConfigurationError."""
+        """Check the arguments. Returns None if records are returned as bytes. Raises ConfigurationError."""
         return None if key is value is None and on_error == "raise" else cls(key, value, on_error)
 
     async def run(self, records: list[ShareRecord]) -> Deserialized:

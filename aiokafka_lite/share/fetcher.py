@@ -428,7 +428,7 @@ class BrokerShareFetcher:
         self._outbox.settled()
 
     def _session_continues(self, code: ErrorCode, message: str | None, sent: Sequence[Acknowledgements]) -> bool:
-        """Return whether the answer may be applied. Raises an error if a retry cannot help."""
+        """Apply the code of an answer to the session. Returns whether it counts. Raises if a retry cannot help."""
         continues = self._session.answered(code)
         if code is ErrorCode.NONE:
             return True
@@ -460,7 +460,7 @@ class BrokerShareFetcher:
         return False
 
     def _take_renewals(self, connection: Connection) -> list[tuple[Renewal, Acquisition]]:
-        """Return the renewals of the next request, with their present acquisitions.
+        """Take the renewals of the next request, with their present acquisitions.
 
         Renewals that the broker would refuse fail here.
         """

@@ -443,7 +443,7 @@ class InFlight:
         return any(acquisition.node_id == node_id and not acquisition.is_over for acquisition in self._acquisitions)
 
     def take_acknowledged(self, node_id: int, now: float) -> tuple[list[Acknowledgements], list[Acknowledgements]]:
-        """Return the acknowledgements to send to this broker, and the ones that have failed already (rule 1)."""
+        """Take the acknowledgements to send to this broker, and the ones that have failed already (rule 1)."""
         to_send: list[Acknowledgements] = []
         failed: list[Acknowledgements] = []
         for acquisition in self._acquisitions:

@@ -58,7 +58,7 @@ class Outbox:
         return bool(self._flushes) or now >= self.due or not may_wait
 
     def take(self, now: float) -> list[Acknowledgements]:
-        """Return the acknowledgements of the next request."""
+        """Take the acknowledgements of the next request."""
         to_send, failed = self._in_flight.take_acknowledged(self._node_id, now)
         for acknowledgements in failed:
             self._on_settled(acknowledgements)

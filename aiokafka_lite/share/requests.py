@@ -19,7 +19,7 @@ from ..protocol.messages import (
 from ..settings.share import ShareConfig
 from .acknowledgements import AcknowledgeType, SettledRange, acknowledgement_batches
 from .in_flight import Acknowledgements
-from .session import ShareSessionRequest, TopicIdPartition
+from .session import OPEN, ShareSessionRequest, TopicIdPartition
 
 _RECORD_LIMIT = 1  # the ``share_acquire_mode`` of acquire_mode="record_limit"
 
@@ -45,6 +45,7 @@ def fetch_request(
     If the program takes fewer than ``max_fetch_records`` records within a lock, the broker acquires no more than
     ``max_records``: whole batches would be too many.
     """
+    assert not (acknowledged and session.epoch == OPEN), "a request that opens a session has no acknowledgements"
     is_strict = config.acquire_mode == "record_limit" or max_records < config.max_fetch_records
     batches = _batches(acknowledged)
     by_topic: dict[bytes, list[ShareFetchRequestPartition]] = {}

@@ -130,6 +130,7 @@ class BrokerFetcher:
 
     async def _fetch(self, plan: FetchPlan) -> None:
         """Send one request and apply its answer."""
+        assert plan.targets, "if there is nothing to fetch, nothing is sent (rule 1)"
         loop = asyncio.get_running_loop()
         max_wait = self._max_wait(plan)
         began = loop.time()

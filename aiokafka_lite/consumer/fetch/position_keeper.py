@@ -146,7 +146,7 @@ class PositionKeeper:
         low = {
             lookup.assigned.partition: self._timestamp_of(lookup.reset)
             for lookup in lookups
-            if _needs_low(lookup.reset)
+            if lookup.reset is not ResetStrategy.LATEST
         }
         high = {lookup.assigned.partition: LATEST for lookup in lookups if lookup.reset is not ResetStrategy.EARLIEST}
         # Two requests, because ListOffsets names one time for each partition.
@@ -369,10 +369,6 @@ def _why_leaderless(partition: TopicPartition, topic: TopicView | None) -> str:
             f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}, and this is not one of them"
         )
     return "it has no leader"
-
-
-def _needs_low(reset: ResetStrategy) -> bool:
-    return reset is not ResetStrategy.LATEST
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

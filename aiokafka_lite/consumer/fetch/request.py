@@ -63,13 +63,9 @@ def fetch_request(
 
     ``with_epochs``: name the last fetched epochs, so that the broker compares logs (v12 and newer).
     """
-    topics: dict[tuple[str, bytes], FetchRequestTopic] = {}
+    by_topic: dict[tuple[str, bytes], list[FetchRequestPartition]] = {}
     for key, target in session_request.send.items():
-        topic = topics.get((key.topic, key.topic_id))
-        if topic is None:
-            topic = FetchRequestTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
-            topics[key.topic, key.topic_id] = topic
-        topic.partitions.append(
+        by_topic.setdefault((key.topic, key.topic_id), []).append(
             FetchRequestPartition(
                 partition=key.partition,
                 current_leader_epoch=target.current_leader_epoch,
@@ -78,13 +74,9 @@ def fetch_request(
                 partition_max_bytes=target.max_bytes,
             )
         )
-    forgotten: dict[tuple[str, bytes], FetchRequestForgottenTopic] = {}
+    forgotten: dict[tuple[str, bytes], list[int]] = {}
     for key in session_request.forget:
-        forgotten_topic = forgotten.get((key.topic, key.topic_id))
-        if forgotten_topic is None:
-            forgotten_topic = FetchRequestForgottenTopic(topic=key.topic, topic_id=key.topic_id, partitions=[])
-            forgotten[key.topic, key.topic_id] = forgotten_topic
-        forgotten_topic.partitions.append(key.partition)
+        forgotten.setdefault((key.topic, key.topic_id), []).append(key.partition)
     return FetchRequest(
         max_wait_ms=round(max_wait * 1000),
         min_bytes=config.fetch_min_bytes,
@@ -92,8 +84,14 @@ def fetch_request(
         isolation_level=int(config.isolation),
         session_id=session_request.session_id,
         session_epoch=session_request.epoch,
-        topics=list(topics.values()),
-        forgotten_topics_data=list(forgotten.values()),
+        topics=[
+            FetchRequestTopic(topic=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in by_topic.items()
+        ],
+        forgotten_topics_data=[
+            FetchRequestForgottenTopic(topic=name, topic_id=topic_id, partitions=numbers)
+            for (name, topic_id), numbers in forgotten.items()
+        ],
         rack_id=rack,
     )
 

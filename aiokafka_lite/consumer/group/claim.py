@@ -88,7 +88,7 @@ class ClaimReader:
         self._ready.set()
 
     def forked(self) -> None:
-        """Return no record in a forked process: the parent returns them."""
+        """Stop returning records in a forked process: the parent returns them."""
         self.current = NOTHING
         self._ready.set()
 
@@ -175,7 +175,7 @@ class ClaimReader:
 
     # The source of a ``Deserializing``.
 
-    def peek(self) -> tuple[AssignedPartition, Chunk] | None:
+    def peek(self, only: object = None) -> tuple[AssignedPartition, Chunk] | None:
         assigned = self.assigned
         # ``initial_offset`` is set by its first use, here before the first record is taken.
         if self.has_ended or self.initial_offset is None or not assigned.readable:

@@ -12,6 +12,7 @@ early, only its own claim ends.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -240,7 +241,7 @@ class ErrorQueue:
     def __init__(self) -> None:
         self.is_closed: bool = False
         self._errors: deque[KafkaError] = deque(maxlen=ERRORS_KEPT)
-        self._changed = LightEvent()
+        self._changed = asyncio.Event()
 
     def add(self, error: KafkaError) -> None:
         self._errors.append(error)

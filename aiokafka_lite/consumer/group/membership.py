@@ -29,14 +29,12 @@ from ..position import PauseReason
 from ..position_wait import PositionWait
 from ..subscription import Subscription
 from .callbacks import call
-from .participation import Participation
+from .participation import Participation, begin_offsets
 from .rebalance import RebalanceHandle, RebalanceListener
 
 
 class Membership(Participation):
     """The membership of a consumer that reads ``topics``. ``spawn`` starts the tasks of the membership."""
-
-    member_runner: MemberRunner
 
     def __init__(
         self,
@@ -61,10 +59,14 @@ class Membership(Participation):
         self._positions = positions
         self._position_timeout = min(client.config.api_timeout, config.time_to_revoke)
         self._started = False
+        self.has_assignment: bool = False
+        """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
         self._assigned = LightEvent()
         self._news = LightEvent()  # an assignment, or a refusal
         self._refusal: KafkaError | None = None
-        self.member_runner = MemberRunner(client, config, strategies=strategies, reading=self, spawn=spawn)
+        self.member_runner: MemberRunner = MemberRunner(
+            client, config, strategies=strategies, reading=self, spawn=spawn
+        )
         self.offsets: Offsets = self.member_runner.offsets
 
     # The consumer's calls.
@@ -77,16 +79,12 @@ class Membership(Participation):
         is_static = self.config.group_instance_id is not None
         await self.member_runner.close(leave=not is_static if leave_group is None else leave_group)
 
-    @property
-    def identity(self) -> Identity:
-        return self.member_runner.member.identity
-
-    def metadata(self) -> GroupMetadata:
-        """Return the identity for a transaction. Without a membership a coordinator would accept any offset
-        (KIP-447)."""
-        if self.identity.generation < 0:
+    def metadata(self, identity: Identity | None = None) -> GroupMetadata:
+        """Return the identity for a transaction. A coordinator would accept any offset from no member (KIP-447)."""
+        identity = self.member_runner.member.identity if identity is None else identity
+        if identity.generation < 0:
             raise IllegalStateError("the consumer is not a member of its group now; read before you commit")
-        return super().metadata()
+        return super().metadata(identity)
 
     def subscribe(self, topics: Topics) -> None:
         """Read other topics from now on; before ``start``, begin with them."""
@@ -97,6 +95,7 @@ class Membership(Participation):
             self.member_runner.subscribe(topics)
 
     def add_listener(self, listener: RebalanceListener) -> None:
+        """Call another listener as well."""
         self._listeners.append(listener)
 
     @property
@@ -151,10 +150,10 @@ class Membership(Participation):
                 assigned.seek(committed.offset, committed.leader_epoch)
 
         partitions = self.subscription.extend(added, prepare, pause_reason=PauseReason.ASSIGNING)
-        self.has_assignment: bool = bool(self._topics)
+        self.has_assignment = bool(self._topics)
         # This comes before the listener. With "latest", records that are written after ``on_assigned`` must be read.
         await self._positions.until_announced(list(added), self._position_timeout)
-        self.begin_offsets(partitions)
+        begin_offsets(self.offsets, self.subscription, partitions)
         await self._call("on_assigned()", lambda listener: listener.on_assigned(self._handle, list(added)))
         # A revocation may have begun while the listener ran. Then the partition stays paused.
         ready = [assigned for assigned in partitions if assigned.pause_reason is PauseReason.ASSIGNING]
@@ -168,10 +167,12 @@ class Membership(Participation):
         self._assigned.clear()
 
     def refused(self, error: KafkaError) -> None:
+        """Raise this refusal from ``wait_assigned``."""
         self._refusal = error
         self._news.set()
 
     async def wait_assigned(self) -> None:
+        """Wait until the member has an assignment, and its listeners have returned."""
         while not self._assigned.is_set():
             self._refusal = None
             self._news.clear()

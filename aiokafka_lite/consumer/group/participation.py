@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from ...errors import KafkaError
 from ...group.events import NO_MEMBER, Identity
-from ...group.member_runner import MemberRunner
 from ...group.offsets import CommitResult, Offsets
-from ...group.topic_watcher import Topics
 from ...settings.group import GroupConfig
 from ...types import GroupMetadata as GroupMetadata
 from ...types import K, OffsetAndMetadata, Record, TopicPartition, V
@@ -17,7 +14,6 @@ from ..interceptor import ConsumerInterceptors
 from ..partition import AssignedPartition
 from ..subscription import Subscription
 from .poll_tracker import PollTracker
-from .rebalance import RebalanceListener
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +33,6 @@ class Participation:
     """
 
     offsets: Offsets
-    member_runner: MemberRunner | None = None
-    has_assignment: bool = False
-    """Whether this member has an assignment of the group, which may be empty, and has not lost it."""
 
     def __init__(
         self, config: GroupConfig, subscription: Subscription, interceptors: ConsumerInterceptors | None
@@ -47,14 +40,8 @@ class Participation:
         self.config = config
         self._interceptors = interceptors
         self.subscription = subscription
-        # Lambdas, because subclasses create ``offsets`` with parts of this object.
         self.tracker: PollTracker = PollTracker(
-            subscription,
-            mark=lambda partition, offset, *, leader_epoch: self.offsets.mark(
-                partition, offset, leader_epoch=leader_epoch
-            ),
-            refuse=lambda partition, offset: self.offsets.refuse(partition, offset),
-            on_poll=self.on_poll,
+            subscription, mark=self._mark, refuse=self._refuse, on_poll=self.on_poll
         )
         self.collect_marks: Callable[[], None] = self.tracker.collect_marks
         self.marked: Callable[[TopicPartition, int], None] = self.tracker.marked
@@ -69,35 +56,11 @@ class Participation:
         With ``leave_group=None``, a member leaves unless it is static.
         """
 
-    def refused(self, error: KafkaError) -> None:
-        """Raise this refusal from calls that wait for the group."""
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics that the member reads; none for a consumer that is not a member."""
-        return frozenset()
-
-    def subscribe(self, topics: Topics) -> None:
-        """Read other topics. Only a member supports this."""
-        raise NotImplementedError
-
-    def add_listener(self, listener: RebalanceListener) -> None:
-        """Call another listener as well. Only a member supports this."""
-        raise NotImplementedError
-
-    async def wait_assigned(self) -> None:
-        """Wait until a member has an assignment, and its listener has returned."""
-
-    def metadata(self) -> GroupMetadata:
+    def metadata(self, identity: Identity = NO_MEMBER) -> GroupMetadata:
         """Return the identity for a transaction."""
-        identity = self.identity
         return GroupMetadata(
             self.config.group_id, identity.generation, identity.member_id, self.config.group_instance_id
         )
-
-    @property
-    def identity(self) -> Identity:
-        return NO_MEMBER
 
     def on_poll(self) -> None:
         """Record that the user requests records again."""
@@ -115,10 +78,6 @@ class Participation:
         """Record that these partitions leave the assignment."""
         self.tracker.take_away(partitions)
 
-    def begin_offsets(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Let the group know where these partitions begin, if the policy has chosen it by the time."""
-        begin_offsets(self.offsets, self.subscription, partitions)
-
     # Marks and commits.
 
     def mark(self, record: Record[K, V], metadata: str) -> bool:
@@ -127,7 +86,7 @@ class Participation:
         lost = self.tracker.lost
         # The partition may be assigned again by now, but this record belongs to the earlier assignment.
         if lost and record.offset <= lost.get(partition, -1):
-            return self.offsets.refuse(partition, record.offset + 1)
+            return self._refuse(partition, record.offset + 1)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 
     async def commit(
@@ -151,3 +110,9 @@ class Participation:
         """Record that these offsets are committed."""
         if self._interceptors is not None:
             self._interceptors.on_commit(offsets)
+
+    def _mark(self, partition: TopicPartition, offset: int, *, leader_epoch: int | None) -> None:
+        self.offsets.mark(partition, offset, leader_epoch=leader_epoch)
+
+    def _refuse(self, partition: TopicPartition, offset: int) -> bool:
+        return self.offsets.refuse(partition, offset)

@@ -97,7 +97,7 @@ class RefusedTransactions:
         self._position, self._identity = position, identity
 
     def add(self, error: KafkaError) -> bool:
-        """Return whether another attempt can help: the membership has changed, or may still change."""
+        """Count a refusal. Returns whether another attempt can help: the membership has changed, or may change."""
         self.count += 1
         if isinstance(error, SessionEnded) or self._identity != (self._session.member_id, self._session.generation_id):
             return True
