@@ -84,12 +84,12 @@ def check_methods(name: str, value: object, *methods: str) -> None:
         raise ConfigurationError(must_be(name, f"an object with {needed}", value))
 
 
-def for_part(name: str, given: object) -> object:
+def for_part(name: str, argument: object) -> object:
     """Return the result of a serializer's or deserializer's ``for_part`` method, or the object itself without that
     method.
     """
-    choose = getattr(given, "for_part", None)
-    return given if choose is None else choose(name.partition("_")[0])
+    choose = getattr(argument, "for_part", None)
+    return argument if choose is None else choose(name.partition("_")[0])
 
 
 def check_function(name: str, value: object) -> None:
@@ -119,7 +119,7 @@ def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
 
 
 def check_max_records(value: object) -> None:
-    """The number of records that a call returns at most. Other clients have the timeout in its place."""
+    """Check the number of records that a call returns at most. Other clients have the timeout in its place."""
     if isinstance(value, float):
         raise TypeError(f"{must_be('max_records', 'a whole number >= 1', value)}; for seconds, pass timeout={value}")
     whole("max_records", value, 1)
@@ -141,65 +141,65 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def several(given: Iterable[T], what: str) -> list[T]:
+def several(argument: Iterable[T], what: str) -> list[T]:
     """Return the items of an iterable as a list. A string is refused, because it would become a list of its letters."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(must_be(what, "an iterable", given))
-    return list(given)
+    if isinstance(argument, str | bytes) or not isinstance(argument, Iterable):
+        raise TypeError(must_be(what, "an iterable", argument))
+    return list(argument)
 
 
-def names(given: str | Iterable[str], what: str) -> list[str]:
+def names(argument: str | Iterable[str], what: str) -> list[str]:
     """Return one name or several, without duplicates. ``what`` says in errors what a name is, for example "topic"."""
-    listed = [given] if isinstance(given, str) else several(given, f"{what}s")
+    listed = [argument] if isinstance(argument, str) else several(argument, f"{what}s")
     return list(dict.fromkeys(text(what, name) for name in listed))
 
 
-def mapping(name: str, given: object, keys: str) -> Mapping[Any, Any]:
+def mapping(name: str, argument: object, keys: str) -> Mapping[Any, Any]:
     """Return a mapping. ``keys`` describes its keys in errors."""
-    if not isinstance(given, Mapping):
-        raise TypeError(must_be(name, f"a mapping of {keys}", given))
-    return given
+    if not isinstance(argument, Mapping):
+        raise TypeError(must_be(name, f"a mapping of {keys}", argument))
+    return argument
 
 
-def broker_ids(given: Iterable[int]) -> list[int]:
-    """Ids of brokers."""
-    return [whole("broker id", each) for each in several(given, "brokers")]
+def broker_ids(argument: Iterable[int]) -> list[int]:
+    """Return the ids of brokers."""
+    return [whole("broker id", broker_id) for broker_id in several(argument, "brokers")]
 
 
 # Partitions and offsets.
 
 
-def partition(given: object) -> TopicPartition:
+def partition(argument: object) -> TopicPartition:
     """Return one partition. A plain tuple of topic and number is accepted."""
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(must_be("partition", "a TopicPartition(topic, number)", given))
-    topic, number = given
+    if not isinstance(argument, tuple) or len(argument) != 2:
+        raise TypeError(must_be("partition", "a TopicPartition(topic, number)", argument))
+    topic, number = argument
     if not isinstance(topic, str) or not is_whole(number):
-        raise TypeError(must_be("partition", "a topic name and a whole number", given))
+        raise TypeError(must_be("partition", "a topic name and a whole number", argument))
     if not 0 <= number <= INT32_MAX:
-        raise ValueError(must_be("partition", "a topic name and a whole number >= 0", given))
+        raise ValueError(must_be("partition", "a topic name and a whole number >= 0", argument))
     text("topic", topic)
-    return given if isinstance(given, TopicPartition) else TopicPartition(topic, number)
+    return argument if isinstance(argument, TopicPartition) else TopicPartition(topic, number)
 
 
-def partitions(given: object) -> list[TopicPartition]:
-    """Partitions without duplicates. A single partition is refused, because it is itself a tuple."""
-    if isinstance(given, TopicPartition):
-        raise TypeError(f"partitions must be an iterable of TopicPartition, got one alone; pass [{given!r}]")
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(must_be("partitions", "an iterable of TopicPartition", given))
-    return list(dict.fromkeys(partition(each) for each in given))
+def partitions(argument: object) -> list[TopicPartition]:
+    """Return the partitions without duplicates. A single partition is refused, because it is itself a tuple."""
+    if isinstance(argument, TopicPartition):
+        raise TypeError(f"partitions must be an iterable of TopicPartition, got one alone; pass [{argument!r}]")
+    if isinstance(argument, str | bytes) or not isinstance(argument, Iterable):
+        raise TypeError(must_be("partitions", "an iterable of TopicPartition", argument))
+    return list(dict.fromkeys(partition(item) for item in argument))
 
 
-def by_partition(name: str, given: object, values: str = "offsets") -> dict[TopicPartition, Any]:
+def by_partition(name: str, argument: object, values: str = "offsets") -> dict[TopicPartition, Any]:
     """Return a mapping whose keys are partitions. ``values`` describes its values in errors."""
-    return {partition(key): value for key, value in mapping(name, given, f"TopicPartition to {values}").items()}
+    return {partition(key): value for key, value in mapping(name, argument, f"TopicPartition to {values}").items()}
 
 
-def by_topic(given: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
-    """Partition numbers under the names, or the ids, of their topics."""
+def by_topic(argument: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
+    """Return the partition numbers under the names, or the ids, of their topics."""
     topics: dict[T, list[int]] = {}
-    for topic, number in given:
+    for topic, number in argument:
         topics.setdefault(topic, []).append(number)
     return topics
 
@@ -209,48 +209,50 @@ def offset(value: object, name: str = "offset") -> int:
     return whole(name, value, 0, INT64_MAX)
 
 
-def timestamps(given: object) -> dict[TopicPartition, int]:
-    """Milliseconds since the epoch by partition."""
+def timestamps(argument: object) -> dict[TopicPartition, int]:
+    """Return milliseconds since the epoch, by partition."""
     return {
-        each: whole(f"timestamp of {each} in milliseconds", value, 0, INT64_MAX)
-        for each, value in by_partition("timestamps", given, "milliseconds").items()
+        key: whole(f"timestamp of {key} in milliseconds", value, 0, INT64_MAX)
+        for key, value in by_partition("timestamps", argument, "milliseconds").items()
     }
 
 
-def offsets(given: object) -> dict[TopicPartition, OffsetAndMetadata]:
+def offsets(argument: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets to commit, by partition. An int is an offset without metadata."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for each, value in by_partition("offsets", given).items():
+    for key, value in by_partition("offsets", argument).items():
         if type(value) is int:
             value = OffsetAndMetadata(value)
         if not isinstance(value, OffsetAndMetadata):
-            raise TypeError(must_be(f"offset of {each}", "an int or an OffsetAndMetadata", value))
+            raise TypeError(must_be(f"offset of {key}", "an int or an OffsetAndMetadata", value))
         check_mark(value.offset, value.metadata, value.leader_epoch)
-        checked[each] = value
+        checked[key] = value
     return checked
 
 
-def record(given: object) -> Record:
+def record(argument: object) -> Record:
     """Return a record, as reads return them."""
-    if not isinstance(given, Record):
-        raise TypeError(must_be("record", "a Record that a read has returned", given))
-    return given
+    if not isinstance(argument, Record):
+        raise TypeError(must_be("record", "a Record that a read has returned", argument))
+    return argument
 
 
-def marked(given: object, metadata: str) -> list[Record] | None:
+def marked(argument: object, metadata: str) -> list[Record] | None:
     """Return the records to mark, or None for all. Metadata belongs to the offset of one record."""
-    if isinstance(given, Record):
-        return [given]
-    if given is not None and not isinstance(given, list) and type(given) is not tuple:  # a TopicPartition is a tuple
-        raise TypeError(must_be("record", "a Record or a list of them", given))
-    checked = None if given is None else [record(each) for each in given]
+    if isinstance(argument, Record):
+        return [argument]
+    if (
+        argument is not None and not isinstance(argument, list) and type(argument) is not tuple
+    ):  # a TopicPartition is a tuple
+        raise TypeError(must_be("record", "a Record or a list of them", argument))
+    checked = None if argument is None else [record(item) for item in argument]
     if metadata:
         raise ValueError(f"metadata={metadata!r} needs a record: call mark(record, metadata)")
     return checked
 
 
 def check_mark(value: object, metadata: object, leader_epoch: object) -> None:
-    """The three parts of an offset to commit. Checked in the call: a later error would end the commit task instead."""
+    """Check the three parts of an offset to commit, in the call: a later error would end the commit task instead."""
     # Hot, runs for each record. The usual case is decided here, which halves the time of a mark (from 3.0 to 1.5 µs).
     if (
         type(value) is int

@@ -89,9 +89,9 @@ class ClientCredentials:
 
         def end() -> None:
             is_late.set()
-            for each in sockets:
+            for connected_socket in sockets:
                 with suppress(OSError):  # the socket is closed already
-                    socket.socket.shutdown(each, socket.SHUT_RDWR)
+                    socket.socket.shutdown(connected_socket, socket.SHUT_RDWR)
 
         def connected(connection: HTTPConnection) -> None:
             sockets.append(connection.sock)
@@ -262,18 +262,18 @@ def imported_provider(setting: str, path: str) -> object:
         got = repr(path) if is_name else disclosure.kind(path)
         raise ConfigurationError(f"{setting} must be module:function, got {got}")
     try:
-        found: object = import_module(module)
+        provider: object = import_module(module)
         for name in attribute.split("."):
-            found = getattr(found, name)
+            provider = getattr(provider, name)
     except (ImportError, AttributeError, ValueError) as error:
         reason = str(error) if is_name else "there is no such module"
     except Exception as error:  # noqa: BLE001 - the import runs the module, and the text of its error may contain a token
         reason = f"it raised {type(error).__name__}"
     else:
-        if not callable(found):
+        if not callable(provider):
             got = repr(path) if is_name else disclosure.kind(path)
             raise ConfigurationError(f"{setting} must be the name of a function, got {got}")
-        return found
+        return provider
     raise ConfigurationError(f"cannot import {named}: {reason}")
 
 

@@ -57,12 +57,12 @@ class ObservedClients:
         loop = running_loop() or self._loop
         for closed in [event_loop for event_loop in self._loops if event_loop.is_closed()]:
             del self._loops[closed]
-        given = name or _name_of(client)
+        base = name or _name_of(client)
         names = {used for clients in self._loops.values() for other, used in clients.items() if other is not client}
-        number, unique = 1, given
+        number, unique = 1, base
         while unique in names:
             number += 1
-            unique = f"{given}-{number}"
+            unique = f"{base}-{number}"
         self._loops.setdefault(loop, weakref.WeakKeyDictionary())[client] = unique
         return unique
 
@@ -123,5 +123,5 @@ def _name_of(client: MeasuredClient) -> str:
         snapshot = client.metrics()
     except IllegalStateError:  # a ConsumerGroup that is not consuming now
         return getattr(client, "client_id", None) or type(client).__name__
-    found = getattr(snapshot, "client", snapshot)
-    return getattr(found, "client_id", None) or type(client).__name__
+    client_metrics = getattr(snapshot, "client", snapshot)
+    return getattr(client_metrics, "client_id", None) or type(client).__name__

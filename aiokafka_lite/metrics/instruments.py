@@ -138,10 +138,10 @@ def samples_of(snapshot: Measured, client: str) -> Iterator[Sample]:
 
 def by_instrument(samples: Iterable[Sample]) -> Mapping[Instrument, list[Sample]]:
     """Return the samples by instrument, without instruments that have no sample."""
-    found: dict[Instrument, list[Sample]] = {}
+    by_kind: dict[Instrument, list[Sample]] = {}
     for sample in samples:
-        found.setdefault(sample.instrument, []).append(sample)
-    return found
+        by_kind.setdefault(sample.instrument, []).append(sample)
+    return by_kind
 
 
 def _samples_of_group(group: GroupMetrics, client: str) -> Iterator[Sample]:
