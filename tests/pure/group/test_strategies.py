@@ -25,8 +25,8 @@ from aiokafka_lite.group.strategies import (
 )
 from aiokafka_lite.types import TopicPartition
 
-ALL: list[AssignmentStrategy] = [RangeStrategy(), RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy()]
-EVEN: list[AssignmentStrategy] = [RoundRobinStrategy(), StickyStrategy(), CooperativeStickyStrategy()]
+ALL: list[AssignmentStrategy] = [strategy() for strategy in BY_NAME.values()]
+EVEN: list[AssignmentStrategy] = [strategy for strategy in ALL if not isinstance(strategy, RangeStrategy)]
 ANYWHERE: frozenset[str] = frozenset()
 
 
