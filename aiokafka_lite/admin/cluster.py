@@ -26,7 +26,8 @@ from ..protocol.messages import (
 )
 from ..types import Node
 from ..version import VERSION
-from .calls import Calls, Peer, refusal
+from .calls import Calls
+from .peer import Peer, refusal
 from .results import Results
 
 

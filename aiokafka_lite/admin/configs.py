@@ -28,7 +28,8 @@ from ..protocol.messages import (
     IncrementalAlterConfigsRequestResource,
     ListConfigResourcesRequest,
 )
-from .calls import Calls, Deadline, FindTargets, Peer, Targets, answer_of
+from .calls import Calls
+from .peer import Deadline, FindTargets, Peer, Targets, answer_of
 from .results import Results
 
 SettingValue = str | int | float | bool

@@ -31,8 +31,8 @@ from ..protocol.messages import (
     StreamsTaskIds,
 )
 from ..types import Node, TopicPartition
-from .calls import Peer
 from .open_enum import OpenEnum
+from .peer import Peer
 
 G = TypeVar("G", ConsumerGroupDescribeGroup, StreamsGroupDescribeGroup)
 

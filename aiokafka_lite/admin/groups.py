@@ -30,7 +30,7 @@ from ..protocol.messages import (
     OffsetFetchRequestTopics,
 )
 from ..types import IsolationLevel, Node, OffsetAndMetadata, TopicPartition
-from .calls import Calls, Deadline, Peer, answer_of
+from .calls import Calls
 from .group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -43,6 +43,7 @@ from .group_descriptions import (
 )
 from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
 from .open_enum import members_of
+from .peer import Deadline, Peer, answer_of
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results

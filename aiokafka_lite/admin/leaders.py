@@ -19,8 +19,10 @@ from ..protocol.messages import (
     ReassignableTopic,
 )
 from ..types import TopicPartition
-from .calls import Calls, Peer, answer_of, refusal
+from .calls import Calls
+from .peer import Peer, answer_of, refusal
 from .results import Results
+from .settling import Rules
 
 _FINAL = (
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -77,7 +79,7 @@ class Leaders:
         if partitions is not None:
             listed = arguments.partitions(partitions)
             return await self._calls.settle(
-                "electing leaders", listed, self._calls.controller, ask, deadline, grace=0.0, final=_FINAL
+                "electing leaders", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, final=_FINAL)
             )
 
         async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:
@@ -170,7 +172,7 @@ class Reassignments:
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.settle(
-            "moving replicas", new_replicas, self._calls.controller, ask, deadline, grace=0.0
+            "moving replicas", new_replicas, self._calls.controller, ask, deadline, Rules(grace=0.0)
         )
 
     async def list(

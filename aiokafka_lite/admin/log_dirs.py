@@ -17,8 +17,10 @@ from ..protocol.messages import (
     DescribeLogDirsResult,
 )
 from ..types import TopicPartition
-from .calls import Calls, Deadline, Peer, Targets, answer_of
+from .calls import Calls
+from .peer import Deadline, Peer, Targets, answer_of
 from .results import Results
+from .settling import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class LogDirs:
             find,
             ask,
             deadline,
-            final=[ErrorCode.REPLICA_NOT_AVAILABLE],  # final as in Java's client, because a retry does not help
+            Rules(final=[ErrorCode.REPLICA_NOT_AVAILABLE]),  # final as in Java's client, because a retry does not help
         )
 
 

@@ -22,8 +22,10 @@ from ..protocol.messages import (
     OffsetForLeaderEpochRequestTopic,
 )
 from ..types import IsolationLevel, TopicPartition
-from .calls import Calls, Deadline, Peer
+from .calls import Calls
+from .peer import Deadline, Peer
 from .results import Results
+from .settling import Rules
 
 CONSUMER_REPLICA_ID = -1
 
@@ -174,7 +176,7 @@ class OffsetsOfPartitions:
         deadline = self._calls.deadline(timeout)
         final = (ErrorCode.UNKNOWN_LEADER_EPOCH,)
         return await self._calls.settle(
-            "asking for the ends of leader epochs", epoch_of, self._calls.leaders, ask, deadline, final=final
+            "asking for the ends of leader epochs", epoch_of, self._calls.leaders, ask, deadline, Rules(final=final)
         )
 
 

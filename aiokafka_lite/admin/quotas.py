@@ -22,7 +22,8 @@ from ..protocol.messages import (
     DescribeClientQuotasComponent,
     DescribeClientQuotasRequest,
 )
-from .calls import Calls, Peer, answer_of, refusal
+from .calls import Calls
+from .peer import Peer, answer_of, refusal
 from .results import Results
 
 

@@ -8,7 +8,8 @@ from .. import arguments
 from ..errors import KafkaError
 from ..protocol.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ..types import TopicPartition
-from .calls import Calls, Peer, answer_of
+from .calls import Calls
+from .peer import Peer, answer_of
 from .results import Results
 
 HIGH_WATERMARK = -1

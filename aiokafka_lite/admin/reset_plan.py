@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import KafkaError
 from ..types import IsolationLevel, TopicPartition
-from .calls import Calls, Deadline
+from .calls import Calls
 from .offsets import OffsetsOfPartitions, OffsetSpec
+from .peer import Deadline
 from .resets import Reset, ResetOffset, bounded, needs_lookup
 from .results import Results
 from .topics import Topics

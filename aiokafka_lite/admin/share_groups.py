@@ -23,10 +23,11 @@ from ..protocol.messages import (
     ShareGroupDescribeRequest,
 )
 from ..types import Node, TopicPartition
-from .calls import Calls, Deadline, Peer, answer_of, refusal
+from .calls import Calls
 from .group_descriptions import GroupListing, GroupState, GroupType
 from .groups import Groups
 from .offsets import OffsetsOfPartitions
+from .peer import Deadline, Peer, answer_of, refusal
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results

@@ -21,7 +21,8 @@ from ..protocol.messages import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
-from .calls import Calls, Peer
+from .calls import Calls
+from .peer import Peer
 
 _BROKER_DEFAULT = -1
 

@@ -40,9 +40,11 @@ from ..protocol.messages import (
     TopicPartitionCursor,
 )
 from ..protocol.schema import ZERO_UUID
-from .calls import Calls, Peer, answer_of
+from .calls import Calls
 from .configs import ConfigSource, SettingValue, setting_text
+from .peer import Peer, answer_of
 from .results import Results
+from .settling import Rules
 
 if TYPE_CHECKING:
     from ..cluster.client import Client
@@ -176,7 +178,9 @@ class Topics:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("creating topics", new_topics, self._calls.controller, ask, deadline, grace=0.0)
+        return await self._calls.settle(
+            "creating topics", new_topics, self._calls.controller, ask, deadline, Rules(grace=0.0)
+        )
 
     async def delete(
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
@@ -214,7 +218,7 @@ class Topics:
         gone = dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), _nothing)
         # No grace: the controller knows all topics (rule 3 of ``calls``).
         return await self._calls.settle(
-            "deleting topics", listed, self._calls.controller, ask, deadline, grace=0.0, already=gone
+            "deleting topics", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, already=gone)
         )
 
     async def add_partitions(
@@ -246,7 +250,9 @@ class Topics:
             }
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("adding partitions", totals, self._calls.controller, ask, deadline, grace=0.0)
+        return await self._calls.settle(
+            "adding partitions", totals, self._calls.controller, ask, deadline, Rules(grace=0.0)
+        )
 
     async def list(self, *, internal: bool = False, timeout: float | None = None) -> tuple[TopicListing, ...]:
         """Return all topics that this client may see, in order of their names. ``internal`` includes Kafka's own

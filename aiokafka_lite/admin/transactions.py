@@ -29,9 +29,11 @@ from ..protocol.messages import (
     WriteTxnMarkersRequest,
 )
 from ..types import Node, TopicPartition
-from .calls import Calls, Deadline, Peer, Targets, answer_of
+from .calls import Calls
 from .open_enum import OpenEnum, members_of
+from .peer import Deadline, Peer, Targets, answer_of
 from .results import Results
+from .settling import Rules
 
 MAX_TRANSACTION_TIMEOUT = 900.0
 """Seconds: the default of the broker's ``transaction.max.timeout.ms``. A coordinator aborts older transactions."""
@@ -355,7 +357,7 @@ class Transactions:
 
         final = (ErrorCode.INVALID_PRODUCER_EPOCH,)  # a newer epoch of the producer has written to the partition
         results = await self._calls.settle(
-            "aborting a transaction", [partition], self._calls.leaders, ask, deadline, final=final
+            "aborting a transaction", [partition], self._calls.leaders, ask, deadline, Rules(final=final)
         )
         results.raise_for_errors()
 

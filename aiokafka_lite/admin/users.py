@@ -23,7 +23,8 @@ from ..protocol.messages import (
     UserName,
 )
 from ..protocol.sasl.scram import FEWEST_ITERATIONS, HASHES
-from .calls import Calls, Peer, answer_of, refusal
+from .calls import Calls
+from .peer import Peer, answer_of, refusal
 from .results import Results
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"

@@ -24,7 +24,7 @@ from aiokafka_lite import (
     TopicPartition,
     Workers,
 )
-from aiokafka_lite.admin.calls import Deadline
+from aiokafka_lite.admin.peer import Deadline
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
 from aiokafka_lite.schemas import SchemaRegistryClient
