@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..aio.byte_budget import ByteBudget
@@ -26,7 +27,6 @@ from ..protocol.messages import InitProducerIdRequest
 from ..serialization.serializer import Serialization
 from ..settings.producer import ProducerConfig
 from .accept.accept import Acceptor
-from .accept.arrow import ArrowAcceptor
 from .accept.hot_path import HotPath
 from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
@@ -49,6 +49,7 @@ from .transactional_ids import TransactionalIds
 
 if TYPE_CHECKING:
     from ..cluster.metrics import ClientMetrics
+    from .accept.arrow import ArrowAcceptor
     from .metrics import ProducerMetrics
     from .transactions.transactions import TransactionManager
 
@@ -123,8 +124,9 @@ class Pipeline:
             on_refused=self.record_refused,
             takes_lists=is_plain,
         )
-        self.arrow_acceptor: ArrowAcceptor = ArrowAcceptor(
-            self.accumulator, self.memory, self.admission, batches, config, clock, service, is_plain
+        self.arrow_acceptor: Callable[[], ArrowAcceptor] = partial(
+            _arrow_acceptor,
+            *(self.accumulator, self.memory, self.admission, batches, config, clock, service, is_plain),
         )
         self.transactions: TransactionManager | None = self._make_transactions(config)
 
@@ -313,3 +315,9 @@ class Pipeline:
         self.accumulator.flush()
         # Records that have moved are in other batches now, which must not linger either.
         await settled(self.settlement.unsettled, on_move=self.accumulator.flush)
+
+
+def _arrow_acceptor(*stages: Any) -> ArrowAcceptor:
+    from .accept.arrow import ArrowAcceptor  # imported here: most producers write no tables
+
+    return ArrowAcceptor(*stages)

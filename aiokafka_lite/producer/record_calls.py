@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from ..aio.deadline import deadline, within
 from ..arguments import check_timeout, plural
@@ -14,11 +14,13 @@ from ..errors import ErrorCode, KafkaError
 from ..serialization.headers import Headers
 from ..types import K_contra, RecordMetadata, V_contra
 from .accept.accept import Acceptor
-from .accept.arrow import BulkDelivery, Written
 from .accept.many import ValuesAndKeys
 from .delivery import Delivery, FailureLog, failed_delivery, settled
 from .pipeline import Pipeline
 from .results import SendResults, SinglePiece
+
+if TYPE_CHECKING:
+    from .accept.arrow import BulkDelivery, Written
 
 
 class RecordCalls(Generic[K_contra, V_contra]):
@@ -193,7 +195,7 @@ class RecordCalls(Generic[K_contra, V_contra]):
         """
         self._check()
         with bounded(timeout, lambda: f"a table for topic {topic!r} was not accepted"):
-            return await self._running().arrow_acceptor.accept(topic, table)
+            return await self._running().arrow_acceptor().accept(topic, table)
 
     def _late(self, topic: str, partition: int | None, what: str, timeout: float) -> Callable[[], str]:
         """Return the function that makes the error of a late call, with the state of its topic at that time."""
