@@ -194,7 +194,7 @@ def test_a_type_checker_refuses_wrong_values_and_settings(tmp_path: Path) -> Non
 
 
 PUBLIC = [
-    *("", ".acls", ".admin", ".compat.aiokafka", ".config", ".consumer", ".embedded", ".errors", ".exactly_once"),
+    *("", ".acls", ".admin", ".compat.aiokafka", ".config", ".consumer", ".embedded", ".errors"),
     *(".group", ".metrics", ".oauth", ".processing", ".producer", ".schemas", ".serialization.models", ".share"),
     *(".settings.security", ".snapshot", ".testing", ".tracing", ".types"),
 ]
