@@ -1,6 +1,7 @@
-"""The checks of ``make lint`` beside ruff, mypy and import-linter: import circles, and a warning for long modules.
+"""The checks of ``make lint`` beside ruff, mypy and import-linter: import circles, grammar, and long modules.
 
-Run it as ``python -m tests.house_rules``. It prints a line for each finding and exits with 1 if there is a circle.
+Run it in the root as ``python -m tests.house_rules``. It prints a line for each finding and exits
+with 1 if there is any. A long module is only a warning.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import grammar
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = "aiokafka_lite"
+
+CHECKED = (PACKAGE, "tests", "benchmarks", "docs", "examples", "build_backend.py", "pyspark_kafka_lite.py")
+"""Where grammar is checked."""
 
 LONG_FILE = 600
 """Lines of a module above which it is worth asking whether it holds two ideas. A warning, not an error."""
@@ -20,9 +26,9 @@ LONG_FILE = 600
 def main() -> int:
     for line in long_files():
         print(line)
-    findings = [*circles()]
-    for line in findings:
-        print(line)
+    findings = [*circles(), *grammar.findings(path for name in CHECKED if (path := Path(name)).exists())]
+    for finding in findings:
+        print(finding)
     return bool(findings)
 
 
