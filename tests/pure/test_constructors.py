@@ -18,7 +18,7 @@ GROUP = {"group_id": "g"}
 
 
 @pytest.mark.parametrize(
-    ("made", "settings", "name"),
+    ("client", "settings", "name"),
     [
         (Producer, {"value_serializer": 5}, "value_serializer"),
         (Producer, {"key_serializer": ""}, "key_serializer"),
@@ -58,9 +58,9 @@ GROUP = {"group_id": "g"}
         (Admin, {"connector": 1}, "connector"),
     ],
 )
-def test_a_wrong_argument_is_named(made: type[Any], settings: dict[str, Any], name: str) -> None:
+def test_a_wrong_argument_is_named(client: type[Any], settings: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        made(**{"bootstrap_servers": "localhost:9092", **settings})
+        client(**{"bootstrap_servers": "localhost:9092", **settings})
 
 
 def test_a_wrong_argument_of_a_stand_in_or_a_registry_is_named() -> None:
@@ -81,9 +81,9 @@ async def test_a_broker_that_does_not_exist_is_answered_with_the_ids() -> None:
 
 
 @pytest.mark.parametrize("servers", ["a:1,", ["a:1", ""], ",a:1 , "])
-@pytest.mark.parametrize("made", [Producer, Consumer])
-def test_empty_entries_of_servers_are_left_out(made: type[Any], servers: object) -> None:
-    owner = made(servers)
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_empty_entries_of_servers_are_left_out(client: type[Any], servers: object) -> None:
+    owner = client(servers)
     client = owner._core.client if isinstance(owner, Consumer) else owner._client
     assert client.config.servers == ("a:1",)
 

@@ -157,7 +157,7 @@ def test_no_secret_by_position_is_quoted(shape: str) -> None:
         lambda: Security("SSL", ssl_certfile=value),
         lambda: Security("SASL_PLAINTEXT", check_token=value),
     ]
-    assert [found for found in map(shows, calls) if found is not None] == []
+    assert [leak for leak in map(shows, calls) if leak is not None] == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -179,7 +179,7 @@ def test_no_registry_and_no_token_provider_quotes_what_may_be_a_secret(shape: st
         lambda: oauth.TokenFromFile(value)(),
         lambda: oauth.imported_provider("sasl.oauthbearer.token.provider", value),
     ]
-    assert [found for found in map(shows, calls) if found is not None] == []
+    assert [leak for leak in map(shows, calls) if leak is not None] == []
 
 
 @pytest.mark.parametrize("shape", [name for name, value in SHAPES.items() if isinstance(value, str)])
@@ -194,10 +194,12 @@ def test_no_error_of_properties_quotes_what_may_be_a_secret(
     ]
     leaks = []
     for name in {*names, "bootstrap.servers"} - {"sasl.username"}:
-        given = {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", name: value}
+        settings = {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", name: value}
         for mechanism in ("PLAIN", "OAUTHBEARER"):
-            made = {**given, "sasl.mechanism": mechanism} if name != "sasl.mechanism" else given
-            leaks.append(shows(lambda made=made: Producer(**properties.producer_settings(made))))
+            with_mechanism = {**settings, "sasl.mechanism": mechanism} if name != "sasl.mechanism" else settings
+            leaks.append(
+                shows(lambda with_mechanism=with_mechanism: Producer(**properties.producer_settings(with_mechanism)))
+            )
     file = tmp_path / "client.properties"
     for content in (value, f"sasl.password={value}", f"sasl.jaas.config={value}", f"ssl.keystore.key=x\n{value}\n"):
         with suppress(OSError, ValueError):
@@ -228,7 +230,7 @@ def test_no_error_of_the_command_line_quotes_what_may_be_a_secret(shape: str) ->
         lambda: name_value("property", value)[0] and None,
         lambda: security(False, "none", [value.replace(":", "")], []),
     ]
-    assert [found for found in map(shows, calls) if found is not None] == []
+    assert [leak for leak in map(shows, calls) if leak is not None] == []
 
 
 @pytest.mark.parametrize("shape", [name for name, value in SHAPES.items() if isinstance(value, str)])
@@ -237,9 +239,9 @@ def test_no_option_of_spark_is_quoted_that_may_be_a_secret(shape: str) -> None:
     leaks = []
     for name in ("sasl.password", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "security.protocol",
                  "sasl.mechanism", "ssl.keystore.location", "ssl.truststore.location"):  # fmt: skip
-        given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", f"kafka.{name}": value}
-        leaks.append(shows(lambda given=given: options.batch_read(given)))
-        leaks.append(shows(lambda given=given: options.stream_read(given)))
+        settings = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", f"kafka.{name}": value}
+        leaks.append(shows(lambda settings=settings: options.batch_read(settings)))
+        leaks.append(shows(lambda settings=settings: options.stream_read(settings)))
     leaks.append(shows(lambda: options.batch_read({"kafka.bootstrap.servers": value, "subscribe": "t"})))
     assert [leak for leak in leaks if leak is not None] == []
 
@@ -273,7 +275,7 @@ def test_a_private_key_that_is_not_pem_is_not_quoted(form: Callable[[str], str])
 
 
 @pytest.mark.parametrize(
-    ("given", "printed"),
+    ("address", "printed"),
     [
         ("http://u:pw@registry:8081/a?b=c#d", "http://registry:8081/…"),
         ("HTTPS://[::1]:8081/", "https://[::1]:8081"),
@@ -283,12 +285,12 @@ def test_a_private_key_that_is_not_pem_is_not_quoted(form: Callable[[str], str])
         (None, "None"),
     ],
 )
-def test_an_address_is_printed_without_user_path_and_query(given: object, printed: str) -> None:
-    assert disclosure.url(given) == printed
+def test_an_address_is_printed_without_user_path_and_query(address: object, printed: str) -> None:
+    assert disclosure.url(address) == printed
 
 
 @pytest.mark.parametrize(
-    ("given", "printed"),
+    ("server", "printed"),
     [
         ("kafka:9092", "'kafka:9092'"),
         ("localhost", "'localhost'"),
@@ -298,8 +300,8 @@ def test_an_address_is_printed_without_user_path_and_query(given: object, printe
         (b"kafka:9092", "bytes"),
     ],
 )
-def test_a_server_is_printed_as_far_as_it_is_an_address(given: object, printed: str) -> None:
-    assert disclosure.address(given) == printed
+def test_a_server_is_printed_as_far_as_it_is_an_address(server: object, printed: str) -> None:
+    assert disclosure.address(server) == printed
 
 
 def test_words_that_are_nearly_right_are_still_quoted() -> None:

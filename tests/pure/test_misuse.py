@@ -43,7 +43,7 @@ WORKERS: Any = Workers
 
 
 async def handle(record: object) -> None:
-    """A handler of records."""
+    """Handle a record."""
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_delivery_explains_methods_of_other_futures(name: str, says: str) -> N
 
 @pytest.mark.parametrize("make", [pickle.dumps, copy.copy])
 def test_what_belongs_to_a_connection_cannot_be_pickled_or_copied(make: Callable[[object], object]) -> None:
-    for each in (admin, consumer, group, producer, shared, Delivery(BatchResult("orders", 0), 0, 0, 0, 0)):
+    for client in (admin, consumer, group, producer, shared, Delivery(BatchResult("orders", 0), 0, 0, 0, 0)):
         with pytest.raises(TypeError, match="cannot be pickled or copied"):
-            make(each)
+            make(client)
 
 
 @pytest.mark.parametrize(

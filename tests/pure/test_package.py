@@ -139,13 +139,13 @@ def test_each_message_is_found_in_the_family_that_declares_it() -> None:
     }
     tree = ast.parse(Path(messages.__file__).read_text())
     for_types = next(node for node in tree.body if isinstance(node, ast.If))
-    found = homes_of(for_types)
-    assert declared <= found
-    assert all(getattr(messages, name) is not None for _, name in found)
+    homes = homes_of(for_types)
+    assert declared <= homes
+    assert all(getattr(messages, name) is not None for _, name in homes)
     stars = {
         f".{node.module}" for node in for_types.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
     }
-    assert stars == {f".{family}" for family in families} == {home for home, _ in found}
+    assert stars == {f".{family}" for family in families} == {home for home, _ in homes}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

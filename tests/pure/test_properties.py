@@ -200,8 +200,8 @@ def test_every_property_becomes_an_argument_that_its_client_takes() -> None:
         (Producer, producer_settings(everything)),
         (Consumer, {"topics": ["orders"], **consumer_settings(everything)}),
     ):
-        made: Any = make
-        made(**settings)
+        function: Any = make
+        function(**settings)
     assert len(producer_settings(everything)) == len(client) + len(producer) + len(topics)
     assert len(consumer_settings(everything)) == len(client) + len(consumer) + len(topics)
 

@@ -169,18 +169,18 @@ def test_kerberos_without_its_library_says_what_to_install(monkeypatch: pytest.M
         config(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-@pytest.mark.parametrize("made", [Producer, Consumer, Admin])
-def test_every_client_takes_them_and_shows_no_secret(made: Any) -> None:
-    client = made("a:1", security_protocol="SASL_PLAINTEXT", **SCRAM)
-    held = (client._core.client if isinstance(client, Consumer) else client._client).config
-    assert held.sasl_password.encode() == SECRET.encode()
-    assert SECRET not in f"{client!r} {held!r} {held.sasl_password} {held.sasl_password!r}"
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_every_client_takes_them_and_shows_no_secret(kind: Any) -> None:
+    client = kind("a:1", security_protocol="SASL_PLAINTEXT", **SCRAM)
+    config = (client._core.client if isinstance(client, Consumer) else client._client).config
+    assert config.sasl_password.encode() == SECRET.encode()
+    assert SECRET not in f"{client!r} {config!r} {config.sasl_password} {config.sasl_password!r}"
 
 
-@pytest.mark.parametrize("made", [Producer, Consumer, Admin])
-def test_a_secret_under_a_misspelled_name_is_not_shown(made: Any) -> None:
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_a_secret_under_a_misspelled_name_is_not_shown(kind: Any) -> None:
     with pytest.raises(ConfigurationError, match="sasl_pasword") as refused:
-        made("a:1", sasl_pasword=SECRET)
+        kind("a:1", sasl_pasword=SECRET)
     assert SECRET not in str(refused.value)
 
 
@@ -296,8 +296,8 @@ def test_a_key_given_as_text_is_a_secret_and_leaves_no_file(
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
     key = Path(pem.key).read_text()
     settings = {"ssl_certfile": pem.certificate, "ssl_keyfile": key}
-    held = ClientConfig(bootstrap_servers="a:1", security_protocol="SSL", **settings)  # type: ignore[arg-type]
-    assert isinstance(held.ssl_keyfile, Secret)
-    assert not re.search("PRIVATE KEY", repr(held))
+    config = ClientConfig(bootstrap_servers="a:1", security_protocol="SSL", **settings)  # type: ignore[arg-type]
+    assert isinstance(config.ssl_keyfile, Secret)
+    assert not re.search("PRIVATE KEY", repr(config))
     assert list(tmp_path.iterdir()) == []
     assert modes == [stat.S_IMODE(Path(pem.certificate).stat().st_mode), 0o600]

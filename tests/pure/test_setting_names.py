@@ -11,7 +11,7 @@ from aiokafka_lite.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "says"),
+    ("client", "name", "says"),
     [
         (Producer, "linger_ms", "use linger, in seconds"),
         (Producer, "linger.ms", "use linger, in seconds"),
@@ -37,16 +37,16 @@ from aiokafka_lite.errors import ConfigurationError
         (Admin, "request_timeot", r"did you mean request_timeout\?"),
     ],
 )
-def test_another_clients_name_for_a_setting_is_translated(made: type[Any], name: str, says: str) -> None:
+def test_another_clients_name_for_a_setting_is_translated(client: type[Any], name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} is not a setting of this client.*{says}") as caught:
-        made("localhost:9092", **{name: "secret"})
+        client("localhost:9092", **{name: "secret"})
     assert "secret" not in str(caught.value)
     assert len(str(caught.value)) < 120
 
 
-@pytest.mark.parametrize(("made", "name"), [(Admin, "linger_ms"), (Producer, "xyz"), (Consumer, "acks")])
-def test_an_unknown_name_is_answered_with_all_settings(made: type[Any], name: str) -> None:
+@pytest.mark.parametrize(("client", "name"), [(Admin, "linger_ms"), (Producer, "xyz"), (Consumer, "acks")])
+def test_an_unknown_name_is_answered_with_all_settings(client: type[Any], name: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"^{name} is not a setting of this client; settings are .*api_timeout, "
     ):
-        made("localhost:9092", **{name: 1})
+        client("localhost:9092", **{name: 1})

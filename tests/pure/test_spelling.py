@@ -173,7 +173,7 @@ def test_settings_may_be_members_of_an_enum_of_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    "made, name, plain",
+    "member, name, plain",
     [
         (ProducerConfig(acks=Old.ALL), "acks", "all"),  # type: ignore[arg-type]
         (ClientConfig(bootstrap_servers=SERVERS, client_id=Old.SHOP), "client_id", "shop"),
@@ -182,8 +182,8 @@ def test_settings_may_be_members_of_an_enum_of_strings() -> None:
         (ShareConfig(group_id=Old.SHOP), "group_id", "shop"),
     ],
 )
-def test_a_member_of_an_enum_becomes_a_plain_string(made: object, name: str, plain: str) -> None:
-    value = getattr(made, name)
+def test_a_member_of_an_enum_becomes_a_plain_string(member: object, name: str, plain: str) -> None:
+    value = getattr(member, name)
     assert (type(value), value, f"{value}") == (str, plain, plain)
 
 
@@ -195,9 +195,9 @@ def test_a_quoted_value_in_an_error_stays_as_the_user_wrote_it() -> None:
 
 
 def test_a_word_in_a_quoted_value_is_not_taken_for_a_setting() -> None:
-    given = ["linger.ms=5", "security.protocol=SSL", "ssl.ca.location=/etc/linger/ca.pem"]
+    pairs = ["linger.ms=5", "security.protocol=SSL", "ssl.ca.location=/etc/linger/ca.pem"]
     with pytest.raises(ConfigurationError, match=r"^cannot read ssl\.ca\.location='/etc/linger/ca\.pem'"):
-        ConnectionOptions(None, None, given, None).producer({}, {})
+        ConnectionOptions(None, None, pairs, None).producer({}, {})
 
 
 @pytest.mark.parametrize("value", ["it's linger", 'say "linger"', 'it\'s a "linger"', b"linger", "linger " * 20])

@@ -188,9 +188,9 @@ def test_a_type_checker_refuses_wrong_values_and_settings(tmp_path: Path) -> Non
     program.write_text(PROGRAM)
     output, problems, _ = mypy.run(["--no-error-summary", f"--config-file={ROOT / 'pyproject.toml'}", str(program)])
     assert problems == ""
-    found = {int(number) for number in re.findall(r"^.*program\.py:(\d+): error", output, re.MULTILINE)}
+    lines = {int(number) for number in re.findall(r"^.*program\.py:(\d+): error", output, re.MULTILINE)}
     wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
-    assert found == wrong, output
+    assert lines == wrong, output
 
 
 PUBLIC = [
@@ -221,6 +221,6 @@ def test_each_attribute_of_a_public_class_has_a_declared_type() -> None:
     modules = [import_module(f"aiokafka_lite{part}") for part in PUBLIC]
     names = [(module, name) for module in modules for name in getattr(module, "__all__", vars(module))]
     public = [getattr(module, name) for module, name in names if not name.startswith("_")]
-    bases = {base for each in public if isinstance(each, type) for base in each.__mro__}
+    bases = {base for cls in public if isinstance(cls, type) for base in cls.__mro__}
     owners = [classes_of(base.__module__).get(base.__name__) for base in bases if "aiokafka_lite" in base.__module__]
     assert {text for owner in owners if owner is not None for text in attributes_without_a_type(owner)} == set()
