@@ -19,8 +19,8 @@ from aiokafka_lite.settings.client import ClientConfig
 from benchmarks.compare import Table, in_turn, tabulate
 from benchmarks.stopwatch import Stopwatch as Stopwatch
 from tests.real.jvm import jars
+from tests.real.kafka_servers import Servers, Unavailable
 from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
 
 PARTITIONS = 3
 VALUE = b"v" * 100

@@ -19,7 +19,7 @@ import build_backend
 from aiokafka_lite.compiled import BUILD, COMPILED
 from tests import left_behind
 
-pytest_plugins = ["tests.real.report", "tests.real.grouping"]
+pytest_plugins = ["tests.real.run_report", "tests.real.worker_groups"]
 
 # The scripts that write pages are there. Their tests import them.
 sys.path.append(str(Path(__file__).parents[1] / "docs"))

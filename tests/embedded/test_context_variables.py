@@ -24,7 +24,7 @@ from aiokafka_lite.embedded import Security
 from aiokafka_lite.errors import SerializationError
 from aiokafka_lite.producer import ProducerRecord
 from aiokafka_lite.types import Header, OffsetAndMetadata, Record, RecordMetadata
-from tests.embedded.share.sharing import begin_at_the_first_record, read, share_consumer
+from tests.embedded.share.billing_consumers import begin_at_the_first_record, read, share_consumer
 from tests.virtual import virtual_loops
 from tests.waiting import until
 

@@ -18,9 +18,9 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.errors import UnknownTopic
 from aiokafka_lite.settings.client import ClientConfig
 from tests.real.jvm import java_problem, run_tool
+from tests.real.kafka_servers import IN_CI, Server, Servers, Unavailable
 from tests.real.releases import NEWEST, brokers, release
-from tests.real.report import BROKERS
-from tests.real.servers import IN_CI, Server, Servers, Unavailable
+from tests.real.run_report import BROKERS
 from tests.waiting import DEADLINE
 
 _topic_numbers = itertools.count(1)

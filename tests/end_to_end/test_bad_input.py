@@ -14,7 +14,7 @@ from aiokafka_lite import ConfigurationError, Consumer, Producer, TopicPartition
 from aiokafka_lite.errors import IllegalStateError, InvalidTopic, RecordTooLarge, SerializationError, UnknownTopic
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import read
+from tests.end_to_end.read_topic import read
 from tests.waiting import DEADLINE, error_of
 
 Use = Callable[[str, float], Awaitable[None]]

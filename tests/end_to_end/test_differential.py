@@ -19,20 +19,20 @@ import pytest
 
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.cases import seeds
+from tests.case_notes import seeds
 from tests.end_to_end.conftest import missing
-from tests.end_to_end.differential.running import (
+from tests.end_to_end.differential.compared_brokers import Side
+from tests.end_to_end.differential.scenario import common_versions
+from tests.end_to_end.differential.scenario_run import (
     Excuse,
     clean_up,
     cluster_like_the_container,
     disagreements,
     until_ready,
 )
-from tests.end_to_end.differential.scenario import common_versions
-from tests.end_to_end.differential.sides import Side
-from tests.end_to_end.differential.themes import members_scenario, scenario_of
+from tests.end_to_end.differential.scenario_themes import members_scenario, scenario_of
+from tests.real.kafka_servers import Servers, Unavailable
 from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers, Unavailable
 
 EXCEPTIONS = (
     Excuse(

@@ -17,11 +17,11 @@ from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, with
 from aiokafka_lite.testing.ports import free_port
 from tests.embedded.broker.permissions import COMMIT, NAMES, ROWS, Row, name_of
 from tests.end_to_end.conftest import missing
-from tests.end_to_end.differential.running import Excuse, is_excused
-from tests.end_to_end.differential.sides import Side, comparable, differences
+from tests.end_to_end.differential.compared_brokers import Side, comparable, differences
+from tests.end_to_end.differential.scenario_run import Excuse, is_excused
 from tests.end_to_end.test_differential import EXCEPTIONS
+from tests.real.kafka_servers import image
 from tests.real.releases import NEWEST
-from tests.real.servers import image
 from tests.waiting import DEADLINE
 
 pytestmark = [pytest.mark.real, pytest.mark.long]

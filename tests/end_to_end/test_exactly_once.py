@@ -27,7 +27,7 @@ from aiokafka_lite.consumer import Claim
 from aiokafka_lite.errors import ProducerFenced
 from aiokafka_lite.group import CooperativeStickyStrategy, RangeStrategy
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import read
+from tests.end_to_end.read_topic import read
 from tests.real.releases import since
 from tests.waiting import DEADLINE
 

@@ -24,10 +24,10 @@ import pytest
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, JsonDeserializer
 from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
-from tests.end_to_end.reading import read
+from tests.end_to_end.read_topic import read
 from tests.end_to_end.test_admin import until
+from tests.real.kafka_servers import image
 from tests.real.releases import NEWEST
-from tests.real.servers import image
 from tests.waiting import DEADLINE
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

@@ -31,7 +31,7 @@ from aiokafka_lite.group import (
 )
 from aiokafka_lite.settings.group import GroupProtocolName
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import take
+from tests.end_to_end.read_topic import take
 from tests.real.releases import NEWEST, since
 from tests.waiting import DEADLINE
 

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite import KafkaTimeout, TopicPartition
 from aiokafka_lite.errors import BufferFull
-from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Violation, violations
+from tests.end_to_end.send_history import Finding, Found, History, Outcome, Promises, Violation, violations
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 LOOSE = Promises(lossless=False, once=False)

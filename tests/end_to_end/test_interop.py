@@ -10,7 +10,7 @@ import pytest
 from aiokafka_lite import Producer
 from aiokafka_lite.types import Header
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import DEADLINE, read
+from tests.end_to_end.read_topic import DEADLINE, read
 from tests.end_to_end.test_round_trip import CODECS, skip_unless_spoken
 
 

@@ -22,14 +22,14 @@ from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.end_to_end.breakable import BreakableCluster, BreakableEmbedded, BreakableKafka
 from tests.end_to_end.conftest import missing
-from tests.end_to_end.history import Found, Outcome, Send
-from tests.end_to_end.traffic import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
+from tests.end_to_end.failing_clusters import BreakableCluster, BreakableEmbedded, BreakableKafka
+from tests.end_to_end.parallel_writers import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
+from tests.end_to_end.send_history import Found, Outcome, Send
 from tests.real.jvm import java_problem
 from tests.real.jvm_cluster import JvmCluster
+from tests.real.kafka_servers import Servers
 from tests.real.releases import NEWEST, wanted
-from tests.real.servers import Servers
 from tests.waiting import DEADLINE
 
 VICTIM = 2

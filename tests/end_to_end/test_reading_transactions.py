@@ -13,7 +13,7 @@ from aiokafka_lite import Consumer
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.types import IsolationLevel
 from tests.end_to_end.conftest import Kafka, missing
-from tests.end_to_end.reading import DEADLINE, take
+from tests.end_to_end.read_topic import DEADLINE, take
 from tests.end_to_end.test_admin import newest_tool
 from tests.real.jvm import JavaMissing, run_source
 from tests.real.releases import NEWEST, since

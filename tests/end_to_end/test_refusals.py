@@ -23,8 +23,8 @@ from aiokafka_lite.producer import Producer
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, without_reaper
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import missing
+from tests.real.kafka_servers import image
 from tests.real.releases import NEWEST
-from tests.real.servers import image
 
 LOGIN_PORT = "9095"
 SESSION = 3.0

@@ -12,7 +12,7 @@ from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.errors import OffsetOutOfRange
 from aiokafka_lite.types import Header, TimestampType
 from tests.end_to_end.conftest import Kafka
-from tests.end_to_end.reading import read, take
+from tests.end_to_end.read_topic import read, take
 from tests.waiting import DEADLINE
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -30,10 +30,10 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.settings.properties import client_settings, read_properties
 from tests.end_to_end.conftest import missing
-from tests.end_to_end.logins import write_by
+from tests.end_to_end.other_clients import write_by
 from tests.real.jvm import java_problem, run_tool
 from tests.real.releases import MATRIX, NEWEST, marks_of, needed, release, since, wanted
-from tests.real.secured import (
+from tests.real.secured_broker import (
     KEY_PASSWORD,
     PLAIN_PASSWORD,
     PLAIN_USER,

@@ -289,7 +289,7 @@ class Broker:
             raise AssertionError("\n".join(defects))
 
     async def _ask(self, data: bytes) -> None:
-        from tests.embedded.broker.peer import Peer
+        from tests.embedded.broker.raw_client import Peer
 
         if self._cluster is None or self._asked >= 200:
             await self._stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.grouping import group_of, is_short
+from tests.real.worker_groups import group_of, is_short
 
 
 @pytest.mark.parametrize(

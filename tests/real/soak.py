@@ -36,8 +36,8 @@ from typing import Any
 from aiokafka_lite import Admin, KafkaError, Producer, TopicPartition
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.testing.ports import free_port
-from tests.end_to_end.history import History, Promises, Send, violations
 from tests.end_to_end.member_process import SESSION_TIMEOUT
+from tests.end_to_end.send_history import History, Promises, Send, violations
 from tests.real.jvm_cluster import JvmCluster, JvmNode, NodeState
 from tests.real.proxy import Proxy
 from tests.real.releases import NEWEST

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import confluent_kafka
 
 from aiokafka_lite import Consumer, TopicPartition
-from tests.end_to_end.history import Found
+from tests.end_to_end.send_history import Found
 
 READ_TIMEOUT = 180.0
 """Seconds in which a topic can be read to its end, and all transactions have ended."""

@@ -13,8 +13,8 @@ import pytest
 
 from aiokafka_lite.testing import plugin
 from aiokafka_lite.testing.containers import engine_problem, without_reaper
+from tests.real.kafka_servers import IN_CI, image
 from tests.real.releases import NEWEST
-from tests.real.servers import IN_CI, image
 
 SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
 NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import TopicPartition
-from tests.end_to_end.history import Found
+from tests.end_to_end.send_history import Found
 from tests.real.soak import GROUPS, TOPIC
 from tests.real.soak_sharing import GROUP, LIMIT, LOCK, Sharing
 

@@ -25,7 +25,7 @@ from aiokafka_lite import Consumer, EmbeddedCluster, KafkaError, Producer, Topic
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.embedded.metadata.controller import Refused
 from tests.embedded.producer.producers_and_logs import values_of
-from tests.simulation.members import SimulatedGroup
+from tests.simulation.group_members import SimulatedGroup
 from tests.simulation.share_members import SimulatedShareGroup
 from tests.simulation.workload import VOLATILE, ChurnPlan
 

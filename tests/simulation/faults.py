@@ -18,7 +18,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages
 from tests.simulation.chain import Chain, Process
 from tests.simulation.churn import Churn
-from tests.simulation.members import ConsumerMember, Member, SimulatedGroup
+from tests.simulation.group_members import ConsumerMember, Member, SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import NODES, Step
 from tests.simulation.share_members import ShareMember, SimulatedShareGroup

@@ -1,6 +1,6 @@
 """The notes of a simulation, and the checks of its promises. They read the journal and the cluster's history.
 
-Sends are checked by ``tests.end_to_end.history``: values are unique, so each record in a log belongs to one send.
+Sends are checked by ``tests.end_to_end.send_history``: values are unique, so each record in a log belongs to one send.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
     ShareFetchRequest,
     SyncGroupRequest,
 )
-from tests.end_to_end.history import Found, History, violations
+from tests.end_to_end.send_history import Found, History, violations
 from tests.simulation.workload import WriterPlan
 
 SESSION_TIMEOUT = 6.0

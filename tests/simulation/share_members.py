@@ -13,7 +13,7 @@ import anyio
 from aiokafka_lite import KafkaError, KafkaTimeout, ShareConsumer, ShareRecord, TopicPartition
 from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.share.acknowledgements import AcknowledgeType
-from tests.simulation.members import UserError
+from tests.simulation.group_members import UserError
 from tests.simulation.share_journal import Place, ShareJournal
 from tests.simulation.workload import SharePlan
 

@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetCommitRequestTopic,
     ProduceRequest,
 )
-from tests.end_to_end.history import History, Promises
+from tests.end_to_end.send_history import History, Promises
 from tests.simulation.journal import (
     LAST_HEARTBEAT,
     MAX_POLL_INTERVAL,

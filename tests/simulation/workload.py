@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tests.end_to_end.history import Promises
+from tests.end_to_end.send_history import Promises
 from tests.simulation.schedule import (
     FIRST_OF_BOTH_PROTOCOLS,
     FIRST_WITH_CHAINS,

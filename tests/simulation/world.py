@@ -26,6 +26,7 @@ from tests.embedded.producer.producers_and_logs import values_of
 from tests.simulation.chain import Chain
 from tests.simulation.churn import Churn
 from tests.simulation.faults import Faults
+from tests.simulation.group_members import SimulatedGroup
 from tests.simulation.journal import (
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
@@ -35,10 +36,9 @@ from tests.simulation.journal import (
     may_share_assigned,
     rate_anomalies,
 )
-from tests.simulation.members import SimulatedGroup
 from tests.simulation.network import Network
 from tests.simulation.schedule import PARTITIONS, Step, schedule
-from tests.simulation.sharing import Sharing
+from tests.simulation.share_groups import Sharing
 from tests.simulation.transactor import Transactor
 from tests.simulation.workload import FIXED, GROWING, LEDGER, LEDGER_PARTITIONS, VOLATILE, Workload, workload
 from tests.simulation.writer import Writer

@@ -13,7 +13,7 @@ from aiokafka_lite import Delivery, KafkaError, Producer, RecordMetadata, TopicP
 from aiokafka_lite.errors import BufferFull
 from aiokafka_lite.producer import ProducerRecord
 from aiokafka_lite.types import Header
-from tests.end_to_end.history import History, Outcome, Send
+from tests.end_to_end.send_history import History, Outcome, Send
 from tests.simulation.workload import RECORDS, WriterPlan
 
 SEND_TIMEOUT = 185.0

@@ -17,7 +17,7 @@ from aiokafka_lite.admin.share_groups import ShareGroups
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import TopicPartition
 from tests.cancelling import at_every_turn, public_coroutines
-from tests.embedded.group.members import member_of, until_stable
+from tests.embedded.group.recording_members import member_of, until_stable
 
 FIRST = TopicPartition("orders", 0)
 

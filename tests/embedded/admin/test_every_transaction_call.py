@@ -18,7 +18,7 @@ from aiokafka_lite.admin.transactions import Transactions
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from tests.cancelling import Covered, at_every_turn, public_coroutines, until_no_other_tasks
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 
 HERE = TopicPartition("t", 0)
 covers = Covered()

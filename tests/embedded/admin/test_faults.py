@@ -36,7 +36,7 @@ from aiokafka_lite.protocol.messages import (
     ListOffsetsRequest,
     MetadataRequest,
 )
-from tests.cases import case
+from tests.case_notes import case
 from tests.waiting import until
 
 ORDERS = [TopicPartition("orders", number) for number in range(6)]

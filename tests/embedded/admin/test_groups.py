@@ -15,7 +15,7 @@ from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, r
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, UnsupportedVersion
 from aiokafka_lite.protocol.messages import DescribeGroupsRequest, LeaveGroupRequest, ListOffsetsRequest
-from tests.embedded.group.members import ORDERS, member_of, until_stable
+from tests.embedded.group.recording_members import ORDERS, member_of, until_stable
 
 FIRST, SECOND = ORDERS[:2]
 

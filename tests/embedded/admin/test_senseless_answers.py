@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 
 ORDERS = ConfigResource.topic("orders")
 

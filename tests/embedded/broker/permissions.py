@@ -9,7 +9,7 @@ from aiokafka_lite.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
-from tests.embedded.broker.peer import fetch_request, produce_request
+from tests.embedded.broker.raw_client import fetch_request, produce_request
 from tests.embedded.share_groups.requests import share_fetch
 from tests.embedded.streams_groups.requests import join, subtopology, topology
 from tests.pure.embedded.batches import produced

@@ -19,7 +19,7 @@ from aiokafka_lite.acls import (
 from aiokafka_lite.embedded import EmbeddedCluster, handlers
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 
 ANONYMOUS = "User:ANONYMOUS"
 TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER

@@ -58,7 +58,7 @@ from aiokafka_lite.protocol.messages import (
     UpdateFeaturesFeature,
     UpdateFeaturesRequest,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.pure.embedded.batches import produced
 from tests.waiting import DEADLINE
 

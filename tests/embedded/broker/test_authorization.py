@@ -12,7 +12,6 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.request_context import HANDLERS
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
 from tests.embedded.broker.permissions import (
     COMMIT,
     GROUP,
@@ -27,6 +26,7 @@ from tests.embedded.broker.permissions import (
     Row,
     name_of,
 )
+from tests.embedded.broker.raw_client import Peer
 from tests.embedded.share_groups.requests import heartbeat
 
 ANONYMOUS = "User:ANONYMOUS"

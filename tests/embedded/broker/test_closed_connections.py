@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.pure.embedded.batches import produced
 
 USERS = {"alice": "alice-secret"}

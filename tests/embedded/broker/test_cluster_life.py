@@ -15,8 +15,8 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Refused
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import MetadataRequest, MetadataRequestTopic
 from aiokafka_lite.protocol.records import split_batches
-from tests.cases import seeds
-from tests.embedded.broker.peer import Peer, produce_request
+from tests.case_notes import seeds
+from tests.embedded.broker.raw_client import Peer, produce_request
 from tests.pure.embedded.batches import produced
 from tests.virtual import in_virtual_time
 

@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster, Security
 from aiokafka_lite.embedded.connection import LOGIN_TIMEOUT
 from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.protocol.messages import MetadataRequest, SaslHandshakeRequest
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.embedded.broker.test_quotas import alter
 from tests.virtual import in_virtual_time
 from tests.waiting import until

@@ -26,7 +26,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.virtual import in_virtual_time
 
 CLASSIC = JoinGroupRequest(

@@ -11,7 +11,7 @@ from aiokafka_lite.protocol.messages import (
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.pure.embedded.batches import produced
 
 

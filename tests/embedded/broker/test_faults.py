@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequest,
     ProduceRequestPartition,
 )
-from tests.embedded.broker.peer import Peer, produce_request
+from tests.embedded.broker.raw_client import Peer, produce_request
 from tests.pure.embedded.batches import produced
 from tests.waiting import until
 

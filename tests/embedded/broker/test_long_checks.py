@@ -25,7 +25,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.records import compress
 from aiokafka_lite.types import Compression
-from tests.embedded.broker.peer import Peer, produce_request
+from tests.embedded.broker.raw_client import Peer, produce_request
 from tests.pure.embedded.batches import produced
 from tests.waiting import DEADLINE, until
 

@@ -21,7 +21,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestTopic,
 )
 from aiokafka_lite.protocol.records import split_batches
-from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.embedded.broker.raw_client import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
 
 

@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
     DescribeClientQuotasRequest,
     MetadataRequest,
 )
-from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.embedded.broker.raw_client import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
 from tests.virtual import in_virtual_time
 from tests.waiting import until

@@ -11,7 +11,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.virtual import in_virtual_time
 
 JOIN, LEAVE = 0, -1

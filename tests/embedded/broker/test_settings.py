@@ -22,7 +22,7 @@ from aiokafka_lite.protocol.messages import (
     IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
 )
-from tests.embedded.broker.peer import Peer, fetch_request
+from tests.embedded.broker.raw_client import Peer, fetch_request
 from tests.pure.embedded.batches import produced
 from tests.virtual import in_virtual_time
 

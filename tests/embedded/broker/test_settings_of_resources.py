@@ -18,7 +18,7 @@ from aiokafka_lite.protocol.messages import (
     IncrementalAlterConfigsRequestResource,
     ListConfigResourcesRequest,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.pure.embedded.batches import produced
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

@@ -21,7 +21,7 @@ from aiokafka_lite.protocol.messages import (
     IncrementalAlterConfigsRequestResource,
     PushTelemetryRequest,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.waiting import DEADLINE, until
 
 CLIENT_METRICS = 16

@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import ZERO_UUID
-from tests.embedded.broker.peer import Peer, fetch_request, produce_request
+from tests.embedded.broker.raw_client import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
 
 NONE, INVALID, TIMED_OUT = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT

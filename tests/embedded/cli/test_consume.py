@@ -31,7 +31,7 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequest,
 )
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill
+from tests.embedded.consumer.direct_writes import fill
 
 REQUESTS = [
     FetchRequest,

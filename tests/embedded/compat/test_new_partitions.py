@@ -9,7 +9,7 @@ import pytest
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.compat import aiokafka
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import write
+from tests.embedded.consumer.direct_writes import write
 from tests.waiting import DEADLINE
 
 

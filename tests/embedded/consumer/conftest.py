@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill, until_replicated
+from tests.embedded.consumer.direct_writes import fill, until_replicated
 from tests.virtual import virtual_loops
 
 pytest_asyncio_loop_factories = virtual_loops

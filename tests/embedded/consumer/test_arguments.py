@@ -13,8 +13,8 @@ from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.types import TopicPartition
-from tests.cases import case
-from tests.embedded.consumer.logs import consumer_of, fill, take
+from tests.case_notes import case
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take
 
 FIRST = TopicPartition("orders", 0)
 

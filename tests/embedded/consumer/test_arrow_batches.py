@@ -10,7 +10,7 @@ from aiokafka_lite.errors import ConfigurationError, CorruptRecord
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, write, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, fill, write, write_batch
 from tests.waiting import until
 
 pytest.importorskip("pyarrow")

@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.records import MAX_HEADERS, encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take, with_data, write, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, fill, leader, take, with_data, write, write_batch
 from tests.pure.records.test_bombs import batch_of
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))

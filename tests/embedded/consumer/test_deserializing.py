@@ -16,7 +16,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, DeserializationError
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Header, Record, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, take, write, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, take, write, write_batch
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 POISON = b"poison"

@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take, write, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take, write, write_batch
 from tests.waiting import until
 
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))

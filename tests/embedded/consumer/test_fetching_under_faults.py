@@ -14,7 +14,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest, FetchResponse, MetadataRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take, write
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take, write
 
 FIRST = TopicPartition("orders", 0)
 

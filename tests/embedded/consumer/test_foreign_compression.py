@@ -13,7 +13,7 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, take, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, take, write_batch
 from tests.pure.records.test_compression import zstd_with_window
 
 FIRST = TopicPartition("orders", 0)

@@ -10,7 +10,7 @@ from aiokafka_lite import ConsumerGroup, Producer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, ErrorCode, KafkaError
 from aiokafka_lite.protocol.messages import JoinGroupRequest
-from tests.embedded.consumer.logs import consumer_of
+from tests.embedded.consumer.direct_writes import consumer_of
 from tests.waiting import until
 
 

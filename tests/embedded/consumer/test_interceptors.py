@@ -12,7 +12,7 @@ from aiokafka_lite.consumer import Claim, ConsumerGroup, ConsumerGroupHandler, C
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)

@@ -12,7 +12,7 @@ from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, leader, take, write
+from tests.embedded.consumer.direct_writes import consumer_of, leader, take, write
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)

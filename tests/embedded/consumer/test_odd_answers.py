@@ -34,7 +34,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.records import encode_batch, rewrite_header
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take
+from tests.embedded.consumer.direct_writes import consumer_of, fill, leader, take
 from tests.pure.records.test_legacy import message
 
 FIRST = TopicPartition("orders", 0)

@@ -13,7 +13,7 @@ from aiokafka_lite.errors import CorruptRecord
 from aiokafka_lite.protocol.messages import FetchRequest, FetchResponse, FetchResponsePartition, FetchResponseTopic
 from aiokafka_lite.protocol.records import encode_batch, split_batches
 from aiokafka_lite.types import Compression, TimestampType, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, take
+from tests.embedded.consumer.direct_writes import consumer_of, take
 from tests.pure.records.test_legacy import T, message, wrapper
 
 FIRST = TopicPartition("orders", 0)

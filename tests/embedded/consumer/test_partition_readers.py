@@ -13,7 +13,7 @@ from aiokafka_lite.errors import CorruptRecord, DeserializationError, IllegalSta
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take, write, write_batch
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take, write, write_batch
 
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
 

@@ -23,7 +23,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+from tests.embedded.consumer.direct_writes import consumer_of, fill, leader, take, write
 from tests.waiting import until
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

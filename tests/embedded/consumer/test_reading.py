@@ -14,7 +14,7 @@ from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression, Header, Record, TimestampType, TopicPartition
-from tests.embedded.consumer.logs import DEADLINE, consumer_of, fill, take, write, write_batch
+from tests.embedded.consumer.direct_writes import DEADLINE, consumer_of, fill, take, write, write_batch
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)

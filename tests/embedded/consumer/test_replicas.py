@@ -10,7 +10,7 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import FetchRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take, until_replicated
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take, until_replicated
 
 FIRST = TopicPartition("orders", 0)
 LEADER, NEAR = 1, 2

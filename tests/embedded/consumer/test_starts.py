@@ -21,7 +21,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, ErrorCode, KafkaTimeout
 from aiokafka_lite.protocol.messages import ListOffsetsRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take, write
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take, write
 from tests.waiting import until
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import IllegalStateError, UnknownTopic
 from aiokafka_lite.protocol.messages import LeaveGroupRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, take
+from tests.embedded.consumer.direct_writes import consumer_of, fill, take
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

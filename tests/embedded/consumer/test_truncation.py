@@ -24,7 +24,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetForLeaderEpochResponseTopic,
 )
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill, leader, take, write
+from tests.embedded.consumer.direct_writes import consumer_of, fill, leader, take, write
 from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)

@@ -22,7 +22,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from tests.cancelling import at_every_turn
-from tests.embedded.exactly_once.workers import STRATEGIES, bill, bills, worker, write
+from tests.embedded.exactly_once.billing_workers import STRATEGIES, bill, bills, worker, write
 from tests.waiting import until
 
 COUNT = 200

@@ -36,9 +36,9 @@ from aiokafka_lite.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka_lite.protocol.schema import Request
-from tests.embedded.consumer.logs import fill, leader
-from tests.embedded.consumer.logs import write as write_log
-from tests.embedded.exactly_once.workers import STRATEGIES, bills, write
+from tests.embedded.consumer.direct_writes import fill, leader
+from tests.embedded.consumer.direct_writes import write as write_log
+from tests.embedded.exactly_once.billing_workers import STRATEGIES, bills, write
 from tests.waiting import until
 
 COUNT = 120

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.embedded.group.members import Ownership
+from tests.embedded.group.recording_members import Ownership
 from tests.virtual import virtual_loops
 
 pytest_asyncio_loop_factories = virtual_loops

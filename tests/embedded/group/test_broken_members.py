@@ -36,8 +36,8 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, each_protocol, member_of, now, read_all, until_stable
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import ORDERS, each_protocol, member_of, now, read_all, until_stable
 from tests.embedded.group.test_offsets import offsets_answer
 from tests.waiting import until
 

@@ -14,8 +14,8 @@ from aiokafka_lite.consumer import Claim, ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import Record, TopicPartition
 from tests.cancelling import cancel_after
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, member_of, read_all, until_stable
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import ORDERS, member_of, read_all, until_stable
 from tests.embedded.group.test_sessions import Recorder, committed, group_of
 from tests.waiting import until
 

@@ -23,8 +23,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, DeserializationError
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
-from tests.embedded.consumer.logs import write, write_batch
-from tests.embedded.group.members import ORDERS
+from tests.embedded.consumer.direct_writes import write, write_batch
+from tests.embedded.group.recording_members import ORDERS
 from tests.embedded.group.test_sessions import committed, group_of, until
 
 POISON = b"poison"

@@ -22,8 +22,8 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchRequest,
 )
 from tests.cancelling import cancel_after
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import (
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import (
     CONSUMER,
     ORDERS,
     Ownership,

@@ -27,8 +27,8 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import (
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import (
     CONSUMER,
     ORDERS,
     Ownership,

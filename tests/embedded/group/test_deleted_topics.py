@@ -11,8 +11,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, UnknownTopic
 from aiokafka_lite.protocol.messages import JoinGroupRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import consumer_of, fill
-from tests.embedded.group.members import ORDERS, each_way, member_of, read_all
+from tests.embedded.consumer.direct_writes import consumer_of, fill
+from tests.embedded.group.recording_members import ORDERS, each_way, member_of, read_all
 from tests.waiting import until
 
 OTHER = TopicPartition("other", 0)

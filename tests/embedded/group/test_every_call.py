@@ -34,8 +34,8 @@ from aiokafka_lite.protocol.messages import ConsumerGroupHeartbeatRequest, JoinG
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
 from tests.cancelling import Covered, at_every_turn, cancel_after, public_coroutines, turns_to_try
-from tests.embedded.consumer.logs import fill, write
-from tests.embedded.group.members import CONSUMER, ORDERS, each_protocol, member_of, read_all
+from tests.embedded.consumer.direct_writes import fill, write
+from tests.embedded.group.recording_members import CONSUMER, ORDERS, each_protocol, member_of, read_all
 from tests.embedded.group.test_cancellation import (
     closed_connections,
     members_in,

@@ -28,9 +28,9 @@ from aiokafka_lite.group import CommitResult
 from aiokafka_lite.protocol.messages import HeartbeatRequest
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Record, TopicPartition
-from tests.cases import seeds
-from tests.embedded.consumer.logs import fill, write_batch
-from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, each_way, member_of, now
+from tests.case_notes import seeds
+from tests.embedded.consumer.direct_writes import fill, write_batch
+from tests.embedded.group.recording_members import CONSUMER, COOPERATIVE, ORDERS, each_way, member_of, now
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
 QUICK: dict[str, Any] = {"session_timeout": 6.0, "heartbeat_interval": 1.0, "rebalance_timeout": 8.0}

@@ -15,8 +15,8 @@ from aiokafka_lite.errors import CommitFailed, ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState
 from aiokafka_lite.protocol.messages import HeartbeatRequest, OffsetCommitRequest
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
-from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, each_way, member_of, read_all, until_stable
+from tests.embedded.consumer.direct_writes import fill, take
+from tests.embedded.group.recording_members import ORDERS, each_way, member_of, read_all, until_stable
 from tests.embedded.group.test_offsets import committed
 from tests.waiting import until
 

@@ -23,8 +23,8 @@ from aiokafka_lite.errors import (
 from aiokafka_lite.group import MemberState, RangeStrategy
 from aiokafka_lite.protocol.messages import JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import (
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import (
     CONSUMER,
     ORDERS,
     Ownership,

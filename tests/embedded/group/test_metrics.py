@@ -12,8 +12,8 @@ from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState
 from aiokafka_lite.metrics import GroupMetrics, MemberMetrics
 from aiokafka_lite.protocol.messages import HeartbeatRequest, OffsetCommitRequest, SyncGroupRequest
-from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, member_of, until_stable
+from tests.embedded.consumer.direct_writes import fill, take
+from tests.embedded.group.recording_members import ORDERS, member_of, until_stable
 from tests.embedded.group.test_sessions import group_of
 from tests.waiting import until
 

@@ -27,9 +27,9 @@ from aiokafka_lite.protocol.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from tests.embedded.broker.peer import Peer
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import CONSUMER, COOPERATIVE, ORDERS, Ownership, Worker, until_stable
+from tests.embedded.broker.raw_client import Peer
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import CONSUMER, COOPERATIVE, ORDERS, Ownership, Worker, until_stable
 
 EAGER: dict[str, Any] = {"strategies": [RangeStrategy()]}
 RECORDS = 10

@@ -15,8 +15,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.types import Record, TopicPartition
-from tests.embedded.consumer.logs import write
-from tests.embedded.group.members import each_protocol, member_of
+from tests.embedded.consumer.direct_writes import write
+from tests.embedded.group.recording_members import each_protocol, member_of
 from tests.waiting import until
 
 ADDED = TopicPartition("orders", 6)

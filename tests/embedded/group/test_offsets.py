@@ -30,8 +30,8 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchResponseTopics,
 )
 from aiokafka_lite.types import OffsetAndMetadata, TopicPartition
-from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import (
+from tests.embedded.consumer.direct_writes import fill, take
+from tests.embedded.group.recording_members import (
     CONSUMER,
     ORDERS,
     Ownership,

@@ -15,8 +15,8 @@ import pytest
 from aiokafka_lite.consumer import Consumer
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import IllegalStateError
-from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, member_of, read_all
+from tests.embedded.consumer.direct_writes import fill, take
+from tests.embedded.group.recording_members import ORDERS, member_of, read_all
 from tests.embedded.group.test_offsets import committed
 from tests.waiting import until
 

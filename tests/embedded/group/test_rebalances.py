@@ -13,9 +13,9 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.group import MemberState, RoundRobinStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
-from tests.cases import seeds
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import (
+from tests.case_notes import seeds
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import (
     CONSUMER,
     COOPERATIVE,
     ORDERS,

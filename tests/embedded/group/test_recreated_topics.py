@@ -10,8 +10,8 @@ import pytest
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import each_way, member_of
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import each_way, member_of
 
 AGAIN = TopicPartition("again", 0)
 

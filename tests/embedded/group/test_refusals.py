@@ -21,7 +21,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchRequest,
 )
 from aiokafka_lite.types import Record
-from tests.embedded.group.members import CONSUMER, ORDERS, each_protocol, member_of
+from tests.embedded.group.recording_members import CONSUMER, ORDERS, each_protocol, member_of
 from tests.waiting import until
 
 PERMISSIONS = {"a": AclResourceType.TOPIC, "b": AclResourceType.TOPIC, "workers": AclResourceType.GROUP}

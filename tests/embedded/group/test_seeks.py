@@ -12,8 +12,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import IllegalStateError, KafkaTimeout
 from aiokafka_lite.protocol.messages import OffsetFetchRequest
 from aiokafka_lite.types import OffsetAndMetadata
-from tests.embedded.consumer.logs import fill, take
-from tests.embedded.group.members import ORDERS, member_of, read_all
+from tests.embedded.consumer.direct_writes import fill, take
+from tests.embedded.group.recording_members import ORDERS, member_of, read_all
 from tests.embedded.group.test_sessions import Recorder, Running, committed, group_of, until
 
 FIRST, SECOND = ORDERS[0], ORDERS[1]

@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
     OffsetFetchRequest,
 )
 from tests.embedded.cluster.alterations import with_topic_id
-from tests.embedded.group.members import CONSUMER, ORDERS, member_of, until_stable
+from tests.embedded.group.recording_members import CONSUMER, ORDERS, member_of, until_stable
 
 LAST = 2**31 - 1
 

@@ -16,8 +16,8 @@ from aiokafka_lite.errors import BrokerError, ConfigurationError, ErrorCode, Ill
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest
 from aiokafka_lite.types import Record, TopicPartition
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import ORDERS, each_way, member_of
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import ORDERS, each_way, member_of
 
 
 class Recorder(ConsumerGroupHandler):

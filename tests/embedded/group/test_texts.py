@@ -14,7 +14,7 @@ from aiokafka_lite.errors import BrokerError, ErrorCode, ProtocolError
 from aiokafka_lite.metrics.clients import _name_of
 from aiokafka_lite.protocol.messages import MetadataRequest, OffsetCommitRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.group.members import member_of
+from tests.embedded.group.recording_members import member_of
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -14,8 +14,8 @@ from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.group import CooperativeStickyStrategy, MemberState, RangeStrategy, StickyStrategy
 from aiokafka_lite.protocol.messages import MetadataRequest
 from aiokafka_lite.types import TopicPartition
-from tests.embedded.consumer.logs import fill
-from tests.embedded.group.members import COOPERATIVE, Reading, member_of, until_stable
+from tests.embedded.consumer.direct_writes import fill
+from tests.embedded.group.recording_members import COOPERATIVE, Reading, member_of, until_stable
 
 
 def topics_of(*consumers: Consumer) -> set[str]:

@@ -17,7 +17,7 @@ from aiokafka_lite.consumer import ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, RecordTooLarge, UnknownTopic
 from aiokafka_lite.types import Record, TopicPartition
-from tests.embedded.group.members import ORDERS
+from tests.embedded.group.recording_members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
 
 ONE = TopicPartition("orders", 0)

@@ -16,7 +16,7 @@ import pytest
 from aiokafka_lite import ConsumerGroup, FailureTopics, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.types import Record, TopicPartition
-from tests.embedded.group.members import ORDERS, each_way, member_of
+from tests.embedded.group.recording_members import ORDERS, each_way, member_of
 from tests.embedded.group.test_sessions import group_of
 
 KEYS = 20

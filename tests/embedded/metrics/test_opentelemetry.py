@@ -26,8 +26,8 @@ from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from aiokafka_lite.metrics.opentelemetry import KafkaMeter
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.tracing import TracingConsumerInterceptor, TracingProducerInterceptor
-from tests.embedded.share.sharing import begin_at_the_first_record, share_consumer
-from tests.embedded.share.sharing import read as share_read
+from tests.embedded.share.billing_consumers import begin_at_the_first_record, share_consumer
+from tests.embedded.share.billing_consumers import read as share_read
 from tests.waiting import until
 
 

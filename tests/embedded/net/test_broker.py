@@ -18,7 +18,7 @@ from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import ApiVersionsRequest
 from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import HEARTBEAT, Owner, Peer, Served, only_versions, usual
+from tests.embedded.net.scripted_broker import HEARTBEAT, Owner, Peer, Served, only_versions, usual
 from tests.virtual import in_virtual_time
 
 NODE = Node(2, "127.0.0.1", 9092)

@@ -31,7 +31,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.state_machine import ConnectionState
 from aiokafka_lite.types import Node, TopicPartition
-from tests.embedded.net.scripted import (
+from tests.embedded.net.scripted_broker import (
     HEARTBEAT,
     Older,
     Peer,

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.net.connector import TcpConnector, format_address
-from tests.embedded.net.scripted import Peer
+from tests.embedded.net.scripted_broker import Peer
 
 Addresses = list[tuple[socket.AddressFamily, str]]
 

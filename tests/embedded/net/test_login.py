@@ -40,7 +40,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.settings.client import ClientConfig
 from aiokafka_lite.state_machine import ConnectionState
 from aiokafka_lite.types import Node
-from tests.embedded.net.scripted import Owner, Peer, Served, ask, end, usual
+from tests.embedded.net.scripted_broker import Owner, Peer, Served, ask, end, usual
 from tests.virtual import in_virtual_time
 
 PASSWORD = "hunter2"

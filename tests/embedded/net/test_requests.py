@@ -20,7 +20,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponseBroker,
 )
 from aiokafka_lite.state_machine import ConnectionState
-from tests.embedded.net.scripted import (
+from tests.embedded.net.scripted_broker import (
     HEARTBEAT,
     Peer,
     Script,

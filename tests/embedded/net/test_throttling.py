@@ -11,7 +11,7 @@ from aiokafka_lite.errors import ConnectionLost, KafkaTimeout
 from aiokafka_lite.net.in_flight import LONGEST_THROTTLE
 from aiokafka_lite.protocol.connection import RequestHeader
 from aiokafka_lite.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from tests.embedded.net.scripted import HEARTBEAT, Peer, Served, ask, end, open_to, usual
+from tests.embedded.net.scripted_broker import HEARTBEAT, Peer, Served, ask, end, open_to, usual
 from tests.virtual import in_virtual_time, run_clean
 
 

@@ -21,7 +21,7 @@ from aiokafka_lite.protocol.messages import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from tests.embedded.net.scripted import Peer, Served, ask, usual
+from tests.embedded.net.scripted_broker import Peer, Served, ask, usual
 from tests.waiting import DEADLINE, error_of
 
 LARGE = 20 * 1024 * 1024

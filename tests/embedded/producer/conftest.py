@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.producer import Producer
-from tests.embedded.producer.transactions import transactional, use_generation
+from tests.embedded.producer.transaction_requests import transactional, use_generation
 from tests.virtual import virtual_loops
 
 pytest_asyncio_loop_factories = virtual_loops

@@ -21,7 +21,7 @@ from aiokafka_lite.producer.transactions.detached_transaction import (
 )
 from aiokafka_lite.protocol.messages import OffsetFetchRequest
 from aiokafka_lite.settings.client import ClientConfig
-from tests.embedded.producer.transactions import GROUP, HERE, committed_offset, committed_values, transactional
+from tests.embedded.producer.transaction_requests import GROUP, HERE, committed_offset, committed_values, transactional
 
 
 def client_of(cluster: EmbeddedCluster) -> Client:

@@ -27,7 +27,7 @@ from aiokafka_lite.producer.transactions.detached_transaction import (
 )
 from tests.cancelling import at_every_turn, public_coroutines, until_no_other_tasks
 from tests.embedded.producer.test_detached_transactions import client_of
-from tests.embedded.producer.transactions import (
+from tests.embedded.producer.transaction_requests import (
     GROUP,
     HERE,
     committed_offset,
@@ -35,7 +35,7 @@ from tests.embedded.producer.transactions import (
     metrics_of,
     transactional,
 )
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 
 FILLER = b" " * 800
 OTHER = b"-1" + FILLER

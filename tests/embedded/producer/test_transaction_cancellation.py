@@ -11,7 +11,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.coordinators.transactions.verification import CONCURRENT_PAUSE
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import EndTxnRequest
-from tests.embedded.producer.transactions import (
+from tests.embedded.producer.transaction_requests import (
     GROUP,
     HERE,
     check_three,

@@ -31,7 +31,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Request, Since
 from aiokafka_lite.types import GroupMetadata, TopicPartition
-from tests.embedded.producer.transactions import (
+from tests.embedded.producer.transaction_requests import (
     GROUP,
     HERE,
     THERE,

@@ -28,7 +28,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.schema import Request
 from aiokafka_lite.types import GroupMetadata
 from tests.embedded.producer.producers_and_logs import batches_of
-from tests.embedded.producer.transactions import (
+from tests.embedded.producer.transaction_requests import (
     GROUP,
     HERE,
     THERE,

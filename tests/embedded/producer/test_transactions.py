@@ -27,7 +27,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.types import GroupMetadata, TopicPartition
 from tests.embedded.producer.producers_and_logs import batches_of, producer_of
-from tests.embedded.producer.transactions import (
+from tests.embedded.producer.transaction_requests import (
     GROUP,
     HERE,
     check_three,

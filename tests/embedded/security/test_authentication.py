@@ -20,7 +20,7 @@ from aiokafka_lite.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
 )
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 from tests.virtual import in_virtual_time
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.embedded.share.sharing import begin_at_the_first_record
+from tests.embedded.share.billing_consumers import begin_at_the_first_record
 from tests.virtual import virtual_loops
 
 pytest_asyncio_loop_factories = virtual_loops

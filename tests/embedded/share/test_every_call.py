@@ -14,7 +14,7 @@ import pytest
 from aiokafka_lite import Admin, ShareConsumer, ShareRecord
 from aiokafka_lite.embedded import EmbeddedCluster
 from tests.cancelling import MOST_TURNS, Covered, at_every_turn, cancel_after, public_coroutines
-from tests.embedded.share.sharing import GROUP, read, share_consumer, write
+from tests.embedded.share.billing_consumers import GROUP, read, share_consumer, write
 
 TURNS_OF_CLOSE = 12
 """Turns until closing waits for the fetch under way, which takes time and no turns."""

@@ -32,7 +32,7 @@ from aiokafka_lite.protocol.messages import (
     ShareFetchResponseTopic,
     ShareGroupHeartbeatRequest,
 )
-from tests.embedded.share.sharing import GROUP, read, share_consumer, write
+from tests.embedded.share.billing_consumers import GROUP, read, share_consumer, write
 from tests.waiting import until
 
 ORDERS = TopicPartition("orders", 0)

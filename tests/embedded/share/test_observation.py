@@ -12,7 +12,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import AuthorizationError, BrokerError, ConfigurationError, ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
 from aiokafka_lite.share.diagnosis import SharePartitionReport
-from tests.embedded.share.sharing import GROUP, read, share_consumer, write
+from tests.embedded.share.billing_consumers import GROUP, read, share_consumer, write
 from tests.waiting import until
 
 

@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
     ShareGroupHeartbeatRequest,
 )
 from tests.embedded.cluster.alterations import with_topic_id
-from tests.embedded.share.sharing import read, share_consumer, write
+from tests.embedded.share.billing_consumers import read, share_consumer, write
 from tests.waiting import until
 
 LAST = 2**31 - 1

@@ -16,7 +16,7 @@ from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import AcknowledgementFailed
 from aiokafka_lite.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
-from tests.embedded.share.sharing import GROUP, begin_at_the_first_record, share_consumer
+from tests.embedded.share.billing_consumers import GROUP, begin_at_the_first_record, share_consumer
 from tests.virtual import in_virtual_time
 
 RECORDS = 100

@@ -7,9 +7,9 @@ import asyncio
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 
-from .members import Member, partitions_of, set_configs
+from .raw_members import Member, partitions_of, set_configs
 from .requests import heartbeat
 
 

@@ -12,9 +12,9 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.coordinators.share.session import MOST_PARTITIONS, SessionRefused, ShareSessions
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 
-from .members import ACCEPT, GAP, REJECT, RELEASE, RENEW, Member, set_configs, write
+from .raw_members import ACCEPT, GAP, REJECT, RELEASE, RENEW, Member, set_configs, write
 from .requests import share_acknowledge, share_fetch
 
 

@@ -15,8 +15,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.coordinators.streams import group as streams_group
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
-from tests.embedded.share_groups.members import set_configs
+from tests.embedded.broker.raw_client import Peer
+from tests.embedded.share_groups.raw_members import set_configs
 from tests.embedded.streams_groups.requests import (
     answered,
     counting,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 from tests.virtual import virtual_loops
 
 CONFIGS = {

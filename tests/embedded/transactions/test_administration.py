@@ -7,8 +7,8 @@ import pytest
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.broker.raw_client import Peer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 
 OK = ErrorCode.NONE
 

@@ -14,7 +14,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import split_batches
 from tests.embedded.transactions.conftest import CONFIGS
-from tests.embedded.transactions.producing import STATE, TransactionalPeer
+from tests.embedded.transactions.raw_producer import STATE, TransactionalPeer
 
 OK = ErrorCode.NONE
 

@@ -25,7 +25,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.types import GroupMetadata
 from tests.embedded.transactions.conftest import CONFIGS
-from tests.embedded.transactions.producing import OFFSETS, STATE, TransactionalPeer
+from tests.embedded.transactions.raw_producer import OFFSETS, STATE, TransactionalPeer
 
 OK = ErrorCode.NONE
 DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)

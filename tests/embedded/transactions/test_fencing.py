@@ -10,7 +10,7 @@ import pytest
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.errors import ConnectionLost, ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.transactions.producing import TransactionalPeer
+from tests.embedded.transactions.raw_producer import TransactionalPeer
 from tests.waiting import until
 
 OK = ErrorCode.NONE

@@ -8,7 +8,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.coordinators.groups.records import partition_of
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.transactions.producing import OFFSETS, TransactionalPeer
+from tests.embedded.transactions.raw_producer import OFFSETS, TransactionalPeer
 
 OK = ErrorCode.NONE
 NOTHING = (-1, OK)

@@ -10,8 +10,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import split_batches
-from tests.embedded.broker.peer import Peer
-from tests.embedded.transactions.producing import OFFSETS, STATE, TransactionalPeer
+from tests.embedded.broker.raw_client import Peer
+from tests.embedded.transactions.raw_producer import OFFSETS, STATE, TransactionalPeer
 
 OK = ErrorCode.NONE
 

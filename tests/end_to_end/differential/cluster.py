@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiokafka_lite.protocol import messages as m
+from tests.end_to_end.differential.compared_brokers import Side
 from tests.end_to_end.differential.scenario import Scenario
-from tests.end_to_end.differential.sides import Side
 
 
 def describe_cluster(scenario: Scenario) -> None:

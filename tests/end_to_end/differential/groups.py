@@ -6,8 +6,8 @@ from typing import Any
 
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.codec import encode_versioned
+from tests.end_to_end.differential.compared_brokers import Side
 from tests.end_to_end.differential.scenario import Scenario, Step, named
-from tests.end_to_end.differential.sides import Side
 
 _INSTANCE_SINCE = {m.JoinGroupRequest: 5, m.SyncGroupRequest: 3, m.HeartbeatRequest: 3, m.OffsetCommitRequest: 7}
 

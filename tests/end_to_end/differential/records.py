@@ -9,8 +9,8 @@ from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.types import Compression
 from tests.end_to_end.differential import batches
+from tests.end_to_end.differential.compared_brokers import Side
 from tests.end_to_end.differential.scenario import Scenario, Step, named
-from tests.end_to_end.differential.sides import Side
 
 
 def produce(scenario: Scenario) -> None:

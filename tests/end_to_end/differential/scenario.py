@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.embedded.settings.versions import KAFKA_RELEASES
 from aiokafka_lite.protocol.schema import Request
-from tests.end_to_end.differential.sides import Make, Side
+from tests.end_to_end.differential.compared_brokers import Make, Side
 
 RELEASE = "4.3.1"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

@@ -6,8 +6,8 @@ from random import Random
 
 from aiokafka_lite.embedded.settings.broker_keys import BROKER_KEYS
 from aiokafka_lite.protocol import messages as m
+from tests.end_to_end.differential.compared_brokers import UNKNOWN_TOPIC_ID, Side
 from tests.end_to_end.differential.scenario import BROKER, CLIENT_METRICS, GROUP, TOPIC, Scenario
-from tests.end_to_end.differential.sides import UNKNOWN_TOPIC_ID, Side
 from tests.real.jvm import NOTHING_EXPIRES
 
 _BAD_NAMES = ["", ".", "..", "a b", "ä", "a" * 250, "a/b", "a,b"]

@@ -12,8 +12,8 @@ from typing import Any
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import encode_batch
 from aiokafka_lite.protocol.schema import Request
+from tests.end_to_end.differential.compared_brokers import Side
 from tests.end_to_end.differential.scenario import Scenario, Step, named
-from tests.end_to_end.differential.sides import Side
 from tests.waiting import DEADLINE
 
 _DATE = 1_700_000_000_000

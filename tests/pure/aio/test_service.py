@@ -16,7 +16,7 @@ import pytest
 
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
+from tests.pure.aio.recording_component import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
 from tests.waiting import DEADLINE
 

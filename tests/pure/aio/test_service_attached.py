@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
+from tests.pure.aio.recording_component import Boom, Probe, boom, other_tasks, turns
 
 
 async def test_an_attached_component_lives_within_the_owner() -> None:

@@ -13,7 +13,7 @@ import pytest
 from aiokafka_lite.aio.service import CANCEL_TIMEOUT, ServiceState
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
 from aiokafka_lite.errors import IllegalStateError
-from tests.pure.aio.probe import Boom, Probe, boom, other_tasks, turns
+from tests.pure.aio.recording_component import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
 
 

@@ -18,7 +18,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.messages.metadata import MAX_BROKERS, MAX_PARTITIONS
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import TopicPartition
-from tests.pure.cluster.snapshots import merge
+from tests.pure.cluster.metadata_snapshots import merge
 from tests.pure.cluster.test_metadata import ID_A, broker, known, partition, response, topic
 
 LAST = 2**31 - 1

@@ -19,7 +19,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.types import Node, TopicPartition
-from tests.pure.cluster.snapshots import merge
+from tests.pure.cluster.metadata_snapshots import merge
 
 ID_A, ID_B = b"a" * 16, b"b" * 16
 ORDERS_0 = TopicPartition("orders", 0)

@@ -16,7 +16,7 @@ from aiokafka_lite.consumer.subscription import Subscription, SubscriptionObserv
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.protocol.records import encode_batch, split_batches
 from aiokafka_lite.types import Node, TopicPartition
-from tests.cases import case
+from tests.case_notes import case
 
 TOPIC_ID = bytes(range(16))
 FETCH_SIZE = 1_000

@@ -40,7 +40,7 @@ from aiokafka_lite.protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from tests.pure.group.driver import only, tp
+from tests.pure.group.member_driver import only, tp
 
 IDS = {"t": b"t" * 16, "u": b"u" * 16}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}

@@ -50,7 +50,7 @@ from aiokafka_lite.group.strategies import (
     TopicRacks,
 )
 from aiokafka_lite.types import TopicPartition
-from tests.pure.group.driver import Driver, members_of, only, racks, subscription_in, tp
+from tests.pure.group.member_driver import Driver, members_of, only, racks, subscription_in, tp
 
 NOWHERE: frozenset[str] = frozenset()
 

@@ -38,8 +38,8 @@ from aiokafka_lite.group.states import MemberState
 from aiokafka_lite.group.strategies import AssignmentStrategy, CooperativeStickyStrategy, RangeStrategy
 from aiokafka_lite.protocol.messages import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 from aiokafka_lite.types import TopicPartition
-from tests.cases import case
-from tests.pure.group.driver import Driver, members_of, only, racks, tp
+from tests.case_notes import case
+from tests.pure.group.member_driver import Driver, members_of, only, racks, tp
 
 # Any order of events.
 

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafka_lite.producer.delivery import BatchResult
 from aiokafka_lite.protocol.schema import ZERO_UUID
-from tests.pure.producer.model import HERE, a_batch, a_partition
+from tests.pure.producer.log_model import HERE, a_batch, a_partition
 
 OLD, NEW = b"o" * 16, b"n" * 16
 

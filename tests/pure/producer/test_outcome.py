@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.producer.outcome import BatchOutcome, classify
-from tests.cases import case
+from tests.case_notes import case
 
 
 def test_exactly_the_retriable_codes_are_retried() -> None:

@@ -14,7 +14,7 @@ from aiokafka_lite.producer.partition import START, Next, PartitionProducer, Par
 from aiokafka_lite.producer.partition_batches import STALE_AFTER, Sealed
 from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
 from aiokafka_lite.types import Header
-from tests.pure.producer.model import Simulation, a_batch, a_partition, append
+from tests.pure.producer.log_model import Simulation, a_batch, a_partition, append
 
 LOST = ConnectionLost("gone", sent=True)
 

@@ -7,7 +7,7 @@ from aiokafka_lite.producer.batch import ProducerBatch
 from aiokafka_lite.producer.partition import PartitionProducer
 from aiokafka_lite.producer.producer_ids import NO_SEQUENCE, ProducerIdAndEpoch
 from aiokafka_lite.producer.transactional_ids import TransactionalIds
-from tests.pure.producer.model import HERE, a_batch, a_partition, append
+from tests.pure.producer.log_model import HERE, a_batch, a_partition, append
 
 FIRST, SECOND = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
 

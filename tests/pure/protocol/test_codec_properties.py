@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from aiokafka_lite.errors import ProtocolError
 from aiokafka_lite.protocol.codec import decode_message, decoder, encode_message
 from aiokafka_lite.protocol.schema import Message
-from tests.cases import for_each
+from tests.case_notes import for_each
 
 from .strategies import MESSAGES, messages_in_some_version, struct_in, versions_of
 

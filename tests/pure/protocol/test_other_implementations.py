@@ -37,7 +37,7 @@ from aiokafka_lite.protocol.messages import (
     ProduceResponseTopic,
 )
 from aiokafka_lite.protocol.schema import Message, Spec
-from tests.cases import for_each
+from tests.case_notes import for_each
 
 from .strategies import MESSAGES, struct_in, versions_of
 

@@ -23,7 +23,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from aiokafka_lite.protocol.schema import Since, Versions
 from aiokafka_lite.protocol.versions import VersionTable, decode_api_versions, version_after_refusal
-from tests.cases import case
+from tests.case_notes import case
 
 REFUSED = int(ErrorCode.UNSUPPORTED_VERSION)
 

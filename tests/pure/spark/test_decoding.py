@@ -27,7 +27,7 @@ from aiokafka_lite.spark.decoding import Decoder
 from aiokafka_lite.spark.offsets import Range
 from aiokafka_lite.spark.reading import Fetched
 from aiokafka_lite.types import Compression, TimestampType, TopicPartition
-from tests.cases import case
+from tests.case_notes import case
 from tests.pure.records.test_bombs import batch_of
 from tests.pure.records.test_legacy import message, wrapper
 

@@ -15,8 +15,8 @@ from typing import Any
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
+from tests.end_to_end.differential.compared_brokers import UNKNOWN_TOPIC_ID, Side
 from tests.end_to_end.differential.scenario import GROUP, Scenario
-from tests.end_to_end.differential.sides import UNKNOWN_TOPIC_ID, Side
 from tests.waiting import DEADLINE
 
 INTERVAL_MS = 6000

@@ -12,8 +12,8 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
+from tests.end_to_end.differential.compared_brokers import STRANGER, Difference, Outcome, Side, comparable, differences
 from tests.end_to_end.differential.scenario import TOPIC, Scenario, Step, common_versions
-from tests.end_to_end.differential.sides import STRANGER, Difference, Outcome, Side, comparable, differences
 from tests.waiting import DEADLINE
 
 _CONFIG_CHANGES = (

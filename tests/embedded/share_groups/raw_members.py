@@ -9,7 +9,7 @@ from typing import Any, Self
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
-from tests.embedded.broker.peer import Peer
+from tests.embedded.broker.raw_client import Peer
 
 from .requests import Batch, acquired, heartbeat, share_acknowledge, share_fetch
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.real.releases import NEWEST
-from tests.real.report import BROKERS
+from tests.real.run_report import BROKERS
 
 _BROKER = re.compile(r"[\[-](given|(?:secured )?\d+\.\d+\.\d+)[-\]]")
 _SPARK_PROCESSES = ("cluster", "demo", "exactly_once_kills", "pipeline_program", "sink_kills")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka_lite import Consumer, Delivery, KafkaError, Producer, TopicPartition
-from tests.end_to_end.history import Finding, Found, History, Outcome, Promises, Send, violations
+from tests.end_to_end.send_history import Finding, Found, History, Outcome, Promises, Send, violations
 from tests.waiting import DEADLINE
 
 PACE = 0.1

@@ -14,7 +14,7 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.records import encode_batch, split_batches
 from aiokafka_lite.protocol.schema import Request
-from tests.embedded.broker.peer import Peer, fetch_request
+from tests.embedded.broker.raw_client import Peer, fetch_request
 
 STATE = "__transaction_state"
 OFFSETS = "__consumer_offsets"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.end_to_end.differential import members, transactions
+from tests.end_to_end.differential import assigned_members as members
+from tests.end_to_end.differential import transactions
 from tests.end_to_end.differential.access import ACCESS
 from tests.end_to_end.differential.cluster import (
     add_raft_voter,
