@@ -21,21 +21,7 @@ from ...acls import (
     AclResourceType,
 )
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AclCreation,
-    AclCreationResult,
-    AclDescription,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsFilter,
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from ...protocol import messages as m
 from ..error_responses import error_response
 from ..metadata.controller import Refused
 from ..request_context import Answer, CloseConnection, RequestContext, handles, refusal_in
@@ -43,36 +29,36 @@ from ..request_context import Answer, CloseConnection, RequestContext, handles, 
 UNKNOWN = 0
 
 
-@handles(DescribeAclsRequest, requires=AclOperation.DESCRIBE)
-def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Answer:
+@handles(m.DescribeAclsRequest, requires=AclOperation.DESCRIBE)
+def describe_acls(context: RequestContext, request: m.DescribeAclsRequest) -> Answer:
     acls = context.broker.authorizer.acls
     acl_filter = _filter(request)
     if acls is None:
         return error_response(request, ErrorCode.SECURITY_DISABLED, context.version)
-    by_pattern: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    by_pattern: dict[tuple[int, str, int], m.DescribeAclsResource] = {}
     for binding in acls.find(acl_filter):
         pattern = (binding.resource_type, binding.resource_name, binding.pattern_type)
         resource = by_pattern.get(pattern)
         if resource is None:
-            resource = by_pattern[pattern] = DescribeAclsResource(
+            resource = by_pattern[pattern] = m.DescribeAclsResource(
                 resource_type=binding.resource_type,
                 resource_name=binding.resource_name,
                 pattern_type=binding.pattern_type,
                 acls=[],
             )
         resource.acls.append(
-            AclDescription(
+            m.AclDescription(
                 principal=binding.principal,
                 host=binding.host,
                 operation=binding.operation,
                 permission_type=binding.permission,
             )
         )
-    return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values()))
+    return m.DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(by_pattern.values()))
 
 
-@handles(CreateAclsRequest, requires=AclOperation.ALTER)
-def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
+@handles(m.CreateAclsRequest, requires=AclOperation.ALTER)
+def create_acls(context: RequestContext, request: m.CreateAclsRequest) -> Answer:
     acls = context.broker.authorizer.acls
     bindings = [_binding(creation) for creation in request.creations]
     if acls is None:
@@ -82,17 +68,17 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Answer:
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
     results = []
     for binding in bindings:
-        result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+        result = m.AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         with refusal_in(result):
             _check(binding)
             acls.create(binding)
         results.append(result)
     context.broker.controller.metadata_changed()
-    return CreateAclsResponse(results=results)
+    return m.CreateAclsResponse(results=results)
 
 
-@handles(DeleteAclsRequest, requires=AclOperation.ALTER)
-def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
+@handles(m.DeleteAclsRequest, requires=AclOperation.ALTER)
+def delete_acls(context: RequestContext, request: m.DeleteAclsRequest) -> Answer:
     acls = context.broker.authorizer.acls
     filters = [_filter(item) for item in request.filters]
     if acls is None:
@@ -100,7 +86,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
     results = []
     doomed: dict[AclBinding, None] = {}
     for acl_filter in filters:
-        result = DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
+        result = m.DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
         with refusal_in(result):
             _check_filter(acl_filter)
             matching = acls.find(acl_filter)
@@ -109,10 +95,10 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Answer:
         results.append(result)
     acls.delete(doomed)  # after all filters: as in Kafka, two filters may find the same ACL
     context.broker.controller.metadata_changed()
-    return DeleteAclsResponse(filter_results=results)
+    return m.DeleteAclsResponse(filter_results=results)
 
 
-def _binding(creation: AclCreation) -> AclBinding:
+def _binding(creation: m.AclCreation) -> AclBinding:
     _close_if_unknown(
         (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
     )
@@ -127,7 +113,7 @@ def _binding(creation: AclCreation) -> AclBinding:
     )
 
 
-def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(request: m.DescribeAclsRequest | m.DeleteAclsFilter) -> AclFilter:
     _close_if_unknown(
         (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     )
@@ -187,8 +173,8 @@ def _check_filter(acl_filter: AclFilter) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
 
 
-def _deleted(binding: AclBinding) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(
+def _deleted(binding: AclBinding) -> m.DeleteAclsMatchingAcl:
+    return m.DeleteAclsMatchingAcl(
         error_code=ErrorCode.NONE,
         error_message=None,
         resource_type=binding.resource_type,

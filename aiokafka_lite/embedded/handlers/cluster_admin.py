@@ -14,25 +14,7 @@ from __future__ import annotations
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AddRaftVoterRequest,
-    AddRaftVoterResponse,
-    DescribeQuorumListener,
-    DescribeQuorumNode,
-    DescribeQuorumPartition,
-    DescribeQuorumReplica,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumResponseTopic,
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdateFeaturesFeature,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    UpdateFeaturesResult,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..metadata.controller import Refused, Registration
 from ..metadata.features import UpgradeType
@@ -43,17 +25,17 @@ METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
 
 
-@handles(DescribeQuorumRequest, requires=AclOperation.DESCRIBE)
-def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+@handles(m.DescribeQuorumRequest, requires=AclOperation.DESCRIBE)
+def describe_quorum(context: RequestContext, request: m.DescribeQuorumRequest) -> m.DescribeQuorumResponse:
     partitions = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]
     if partitions != [(METADATA_TOPIC, 0)]:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DescribeQuorumResponse(
+        return m.DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
             topics=[
-                DescribeQuorumResponseTopic(
+                m.DescribeQuorumResponseTopic(
                     topic_name=topic.topic_name,
                     partitions=[_refused(partition.partition_index, unknown) for partition in topic.partitions],
                 )
@@ -61,24 +43,24 @@ def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> 
             ],
         )
     brokers = sorted(context.broker.controller.brokers.values(), key=lambda broker: broker.node_id)
-    if context.version < DescribeQuorumRequest.NODES:
+    if context.version < m.DescribeQuorumRequest.NODES:
         brokers = []
-    return DescribeQuorumResponse(
+    return m.DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message="",
-        topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[_quorum(context)])],
+        topics=[m.DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[_quorum(context)])],
         nodes=[
-            DescribeQuorumNode(node_id=broker.node_id, listeners=[_listener(context, broker)]) for broker in brokers
+            m.DescribeQuorumNode(node_id=broker.node_id, listeners=[_listener(context, broker)]) for broker in brokers
         ],
     )
 
 
-def _listener(context: RequestContext, broker: Registration) -> DescribeQuorumListener:
-    return DescribeQuorumListener(name=CONTROLLER_LISTENER, host=broker.host, port=context.port_of(broker))
+def _listener(context: RequestContext, broker: Registration) -> m.DescribeQuorumListener:
+    return m.DescribeQuorumListener(name=CONTROLLER_LISTENER, host=broker.host, port=context.port_of(broker))
 
 
-def _refused(index: int, code: ErrorCode) -> DescribeQuorumPartition:
-    return DescribeQuorumPartition(
+def _refused(index: int, code: ErrorCode) -> m.DescribeQuorumPartition:
+    return m.DescribeQuorumPartition(
         partition_index=index,
         error_code=code,
         error_message=code.description,
@@ -90,10 +72,10 @@ def _refused(index: int, code: ErrorCode) -> DescribeQuorumPartition:
     )
 
 
-def _quorum(context: RequestContext) -> DescribeQuorumPartition:
+def _quorum(context: RequestContext) -> m.DescribeQuorumPartition:
     controller, now_ms = context.broker.controller, context.broker.now_ms()
     voters = [
-        DescribeQuorumReplica(
+        m.DescribeQuorumReplica(
             replica_id=broker.node_id,
             log_end_offset=controller.decisions,
             last_fetch_timestamp=now_ms if broker.alive else -1,
@@ -101,7 +83,7 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
         )
         for broker in sorted(controller.brokers.values(), key=lambda broker: broker.node_id)
     ]
-    return DescribeQuorumPartition(
+    return m.DescribeQuorumPartition(
         partition_index=0,
         error_code=ErrorCode.NONE,
         leader_id=controller.controller_id,
@@ -112,10 +94,10 @@ def _quorum(context: RequestContext) -> DescribeQuorumPartition:
     )
 
 
-@handles(UpdateFeaturesRequest, requires=AclOperation.ALTER)
-def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
-    typed = context.version >= UpdateFeaturesRequest.VALIDATE_ONLY
+@handles(m.UpdateFeaturesRequest, requires=AclOperation.ALTER)
+def update_features(context: RequestContext, request: m.UpdateFeaturesRequest) -> m.UpdateFeaturesResponse:
+    response = m.UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
+    typed = context.version >= m.UpdateFeaturesRequest.VALIDATE_ONLY
     changes = {
         feature_update.feature: (feature_update.max_version_level, _type(feature_update, typed))
         for feature_update in request.feature_updates
@@ -123,28 +105,28 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
     with refusal_in(response):
         context.broker.changes.update_features(changes, validate_only=request.validate_only)
         response.results = [
-            UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message="NONE") for name in changes
+            m.UpdateFeaturesResult(feature=name, error_code=ErrorCode.NONE, error_message="NONE") for name in changes
         ]
     return response
 
 
-def _type(change: UpdateFeaturesFeature, typed: bool) -> int:
+def _type(change: m.UpdateFeaturesFeature, typed: bool) -> int:
     if typed:
         return change.upgrade_type
     return UpgradeType.SAFE_DOWNGRADE if change.allow_downgrade else UpgradeType.UPGRADE
 
 
-@handles(UnregisterBrokerRequest, requires=AclOperation.ALTER)
-def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
+@handles(m.UnregisterBrokerRequest, requires=AclOperation.ALTER)
+def unregister_broker(context: RequestContext, request: m.UnregisterBrokerRequest) -> m.UnregisterBrokerResponse:
+    response = m.UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
     with refusal_in(response):
         context.broker.controller.unregister(request.broker_id)
     return response
 
 
-@handles(AddRaftVoterRequest, requires=AclOperation.ALTER)
-def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    response = AddRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
+@handles(m.AddRaftVoterRequest, requires=AclOperation.ALTER)
+def add_raft_voter(context: RequestContext, request: m.AddRaftVoterRequest) -> m.AddRaftVoterResponse:
+    response = m.AddRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
     with refusal_in(response):
         problem = None
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID or not request.listeners:
@@ -155,9 +137,9 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
     return response
 
 
-@handles(RemoveRaftVoterRequest, requires=AclOperation.ALTER)
-def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    response = RemoveRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
+@handles(m.RemoveRaftVoterRequest, requires=AclOperation.ALTER)
+def remove_raft_voter(context: RequestContext, request: m.RemoveRaftVoterRequest) -> m.RemoveRaftVoterResponse:
+    response = m.RemoveRaftVoterResponse(error_code=ErrorCode.NONE, error_message=None)
     with refusal_in(response):
         is_incomplete = request.voter_id < 0 or request.voter_directory_id == ZERO_UUID
         problem = "a voter must have an id and a directory id" if is_incomplete else None

@@ -19,26 +19,7 @@ from enum import IntEnum
 
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AlterConfigsRequest,
-    AlterConfigsRequestConfig,
-    AlterConfigsResponse,
-    AlterConfigsResponseResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestConfig,
-    IncrementalAlterConfigsRequestResource,
-    IncrementalAlterConfigsResponse,
-    IncrementalAlterConfigsResponseResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-    ListedConfigResource,
-)
+from ...protocol import messages as m
 from ..metadata.controller import Refused
 from ..metadata.topics import is_legal_name
 from ..request_context import RequestContext, handles, refusal_in
@@ -72,19 +53,19 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-@handles(DescribeConfigsRequest)
-def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+@handles(m.DescribeConfigsRequest)
+def describe_configs(context: RequestContext, request: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
     unknown = [resource.resource_type for resource in request.resources if resource.resource_type not in DESCRIBABLE]
     if unknown:  # then all resources are refused
         message = f"resources of type {unknown[0]} have no settings"
         results = [_refused(resource, ErrorCode.INVALID_REQUEST, message) for resource in request.resources]
     else:
         results = [_describe(context, request, resource) for resource in request.resources]
-    return DescribeConfigsResponse(results=results)
+    return m.DescribeConfigsResponse(results=results)
 
 
-def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str | None) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
+def _refused(resource: m.DescribeConfigsResource, code: ErrorCode, message: str | None) -> m.DescribeConfigsResult:
+    return m.DescribeConfigsResult(
         error_code=code,
         error_message=message,
         resource_type=resource.resource_type,
@@ -94,8 +75,8 @@ def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str | 
 
 
 def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
+    context: RequestContext, request: m.DescribeConfigsRequest, resource: m.DescribeConfigsResource
+) -> m.DescribeConfigsResult:
     result = _refused(resource, ErrorCode.NONE, "")  # as Kafka; the other APIs have null
     with refusal_in(result):
         _allow(context, resource.resource_type, resource.resource_name, AclOperation.DESCRIBE_CONFIGS)
@@ -108,11 +89,11 @@ def _describe(
     return result
 
 
-def _loggers(context: RequestContext, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+def _loggers(context: RequestContext, resource: m.DescribeConfigsResource) -> list[m.DescribeConfigsResourceResult]:
     """Return the level of each logger of this broker. Raises Refused."""
     _check_this_broker(context, resource.resource_name)
     return [
-        DescribeConfigsResourceResult(
+        m.DescribeConfigsResourceResult(
             name=name,
             value=level,
             read_only=False,
@@ -166,22 +147,22 @@ def _settings(context: RequestContext, resource_type: int, name: str) -> Sequenc
 
 
 def _setting(
-    context: RequestContext, request: DescribeConfigsRequest, name: str, key: ConfigKey, synonyms: list[Synonym]
-) -> DescribeConfigsResourceResult:
+    context: RequestContext, request: m.DescribeConfigsRequest, name: str, key: ConfigKey, synonyms: list[Synonym]
+) -> m.DescribeConfigsResourceResult:
     in_force = synonyms[0]
     described = []
-    if request.include_synonyms and context.version >= DescribeConfigsRequest.SYNONYMS:
+    if request.include_synonyms and context.version >= m.DescribeConfigsRequest.SYNONYMS:
         described = [
-            DescribeConfigsSynonym(name=synonym.name, value=_shown(key, synonym.value), source=synonym.source)
+            m.DescribeConfigsSynonym(name=synonym.name, value=_shown(key, synonym.value), source=synonym.source)
             for synonym in synonyms
             if synonym.source is not ConfigSource.DEFAULT or has_default(synonym.name) or synonym.name in GROUP_KEYS
         ]
-    wants_documentation = request.include_documentation and context.version >= DescribeConfigsRequest.DOCUMENTATION
-    return DescribeConfigsResourceResult(
+    wants_documentation = request.include_documentation and context.version >= m.DescribeConfigsRequest.DOCUMENTATION
+    return m.DescribeConfigsResourceResult(
         name=name,
         value=_shown(key, in_force.value),
         read_only=key.read_only,
-        is_default=in_force.source is ConfigSource.DEFAULT and context.version < DescribeConfigsRequest.SYNONYMS,
+        is_default=in_force.source is ConfigSource.DEFAULT and context.version < m.DescribeConfigsRequest.SYNONYMS,
         config_source=in_force.source,
         is_sensitive=key.is_sensitive,
         synonyms=described,
@@ -194,12 +175,12 @@ def _shown(key: ConfigKey, value: str | None) -> str | None:
     return None if key.is_sensitive or value is None else key.canonical(value)
 
 
-@handles(AlterConfigsRequest)
-def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+@handles(m.AlterConfigsRequest)
+def alter_configs(context: RequestContext, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
-        answer = AlterConfigsResponseResource(
+        answer = m.AlterConfigsResponseResource(
             error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
         )
         with refusal_in(answer):
@@ -210,28 +191,28 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Alte
             values = {config.name: config.value for config in resource.configs if config.value is not None}
             _replace(context, kind, name, values, request.validate_only)
         responses.append(answer)
-    return AlterConfigsResponse(responses=responses)
+    return m.AlterConfigsResponse(responses=responses)
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(m.IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
-    context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+    context: RequestContext, request: m.IncrementalAlterConfigsRequest
+) -> m.IncrementalAlterConfigsResponse:
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
-        answer = IncrementalAlterConfigsResponseResource(
+        answer = m.IncrementalAlterConfigsResponseResource(
             error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
         )
         with refusal_in(answer):
             change = _change_loggers if kind == BROKER_LOGGER else _change_settings
             change(context, resource, request.validate_only)
         responses.append(answer)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return m.IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _change_settings(
-    context: RequestContext, resource: IncrementalAlterConfigsRequestResource, validate_only: bool
+    context: RequestContext, resource: m.IncrementalAlterConfigsRequestResource, validate_only: bool
 ) -> None:
     """Change settings of a resource, all or none. Raises Refused."""
     kind, name = resource.resource_type, resource.resource_name
@@ -244,7 +225,7 @@ def _change_settings(
 
 
 def _change_loggers(
-    context: RequestContext, resource: IncrementalAlterConfigsRequestResource, validate_only: bool
+    context: RequestContext, resource: m.IncrementalAlterConfigsRequestResource, validate_only: bool
 ) -> None:
     """Change levels of loggers of this broker, all or none. Raises Refused."""
     _check_distinct(_names(resource.configs))
@@ -270,7 +251,7 @@ def _own(context: RequestContext, resource_type: int, name: str) -> Mapping[str,
     return controller.settings.dynamic(name)
 
 
-def _names(settings: Iterable[AlterConfigsRequestConfig | IncrementalAlterConfigsRequestConfig]) -> list[str]:
+def _names(settings: Iterable[m.AlterConfigsRequestConfig | m.IncrementalAlterConfigsRequestConfig]) -> list[str]:
     return [setting.name for setting in settings]
 
 
@@ -290,7 +271,7 @@ def _check_distinct(names: Sequence[str]) -> None:
 
 
 def _change(
-    values: dict[str, str], change: IncrementalAlterConfigsRequestConfig, keys: Mapping[str, ConfigKey]
+    values: dict[str, str], change: m.IncrementalAlterConfigsRequestConfig, keys: Mapping[str, ConfigKey]
 ) -> None:
     """Apply one incremental change. Raises Refused."""
     name, value = change.name, change.value
@@ -334,9 +315,11 @@ def _replace(
         changes.set_resource_configs(resource_type, name, values, validate_only=validate_only)
 
 
-@handles(ListConfigResourcesRequest, requires=AclOperation.DESCRIBE_CONFIGS)
-def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    response = ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
+@handles(m.ListConfigResourcesRequest, requires=AclOperation.DESCRIBE_CONFIGS)
+def list_config_resources(
+    context: RequestContext, request: m.ListConfigResourcesRequest
+) -> m.ListConfigResourcesResponse:
+    response = m.ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=[])
     controller = context.broker.controller
     brokers = [str(broker) for broker in controller.brokers]
     listed: dict[int, Iterable[str]] = {
@@ -347,13 +330,13 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
         TOPIC: controller.topics,
     }
     types = set(request.resource_types or listed)
-    if context.version < ListConfigResourcesRequest.ALL_TYPES:
+    if context.version < m.ListConfigResourcesRequest.ALL_TYPES:
         types = {CLIENT_METRICS}
     if not types <= set(listed):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         response.config_resources = [
-            ListedConfigResource(resource_name=name, resource_type=kind)
+            m.ListedConfigResource(resource_name=name, resource_type=kind)
             for kind, names in listed.items()
             if kind in types
             for name in names

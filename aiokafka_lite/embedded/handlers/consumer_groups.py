@@ -13,18 +13,7 @@ from collections.abc import Iterable
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    ConsumerGroupDescribeAssignment,
-    ConsumerGroupDescribeGroup,
-    ConsumerGroupDescribeMember,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeTopicPartitions,
-    ConsumerGroupHeartbeatAssignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatTopicPartitions,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.assignors import TopicIdPartition
 from ..coordinators.groups.consumer_group import ConsumerGroup, MemberHeartbeat
 from ..coordinators.groups.consumer_group_members import LEAVE_STATIC
@@ -36,10 +25,10 @@ CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = 0, 1
 """The types of members in ConsumerGroupDescribe."""
 
 
-@handles(ConsumerGroupHeartbeatRequest)
+@handles(m.ConsumerGroupHeartbeatRequest)
 async def consumer_group_heartbeat(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+    context: RequestContext, request: m.ConsumerGroupHeartbeatRequest
+) -> m.ConsumerGroupHeartbeatResponse:
     groups = context.broker.groups
     try:
         _check_permissions(context, request)
@@ -51,7 +40,7 @@ async def consumer_group_heartbeat(
                 request.group_id, request.member_id, request.instance_id, request.member_epoch
             )
             await groups.until_replicated(request.group_id)
-            return ConsumerGroupHeartbeatResponse(
+            return m.ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.NONE,
                 member_id=departure.member_id,
                 member_epoch=departure.epoch,
@@ -64,38 +53,38 @@ async def consumer_group_heartbeat(
         )
         await groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
-        return ConsumerGroupHeartbeatResponse(
+        return m.ConsumerGroupHeartbeatResponse(
             error_code=refusal.error, error_message=refusal.text, member_epoch=0, heartbeat_interval_ms=0
         )
-    return ConsumerGroupHeartbeatResponse(
+    return m.ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=groups.heartbeat_interval_ms(request.group_id),
         assignment=None
         if answer.assignment is None
-        else ConsumerGroupHeartbeatAssignment(
+        else m.ConsumerGroupHeartbeatAssignment(
             topic_partitions=[
-                ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+                m.ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
                 for topic_id, numbers in by_topic(sorted(answer.assignment)).items()
             ]
         ),
     )
 
 
-def _check_permissions(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_permissions(context: RequestContext, request: m.ConsumerGroupHeartbeatRequest) -> None:
     if not context.allows_group(AclOperation.READ, request.group_id):
         raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     if not all(context.allows_topic(AclOperation.DESCRIBE, name) for name in request.subscribed_topic_names or ()):
         raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
-def _check_request(request: ConsumerGroupHeartbeatRequest, assignors: list[str], version: int) -> None:
+def _check_request(request: m.ConsumerGroupHeartbeatRequest, assignors: list[str], version: int) -> None:
     """Raise GroupRefusal, with Kafka's texts, for a request that is invalid in every group."""
     joins = request.member_epoch == JOIN
     # In v0 the coordinator chooses the id. Kafka requires one of members and for epoch -1, not for the other epochs.
     is_member = request.member_epoch > JOIN or request.member_epoch == LEAVE
-    needs_id = version >= ConsumerGroupHeartbeatRequest.MEMBER_CHOOSES_ID or is_member
+    needs_id = version >= m.ConsumerGroupHeartbeatRequest.MEMBER_CHOOSES_ID or is_member
     without_topics = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
     problems = {
         "MemberId can't be empty.": needs_id and not request.member_id.strip(),
@@ -119,7 +108,7 @@ def _check_request(request: ConsumerGroupHeartbeatRequest, assignors: list[str],
         raise GroupRefusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
 
 
-def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> MemberHeartbeat:
+def _heartbeat(context: RequestContext, request: m.ConsumerGroupHeartbeatRequest) -> MemberHeartbeat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return MemberHeartbeat(
         request.member_id,
@@ -138,12 +127,12 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
     )
 
 
-@handles(ConsumerGroupDescribeRequest)
+@handles(m.ConsumerGroupDescribeRequest)
 def consumer_group_describe(
-    context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
+    context: RequestContext, request: m.ConsumerGroupDescribeRequest
+) -> m.ConsumerGroupDescribeResponse:
     described = [
-        ConsumerGroupDescribeGroup(
+        m.ConsumerGroupDescribeGroup(
             error_code=ErrorCode.NONE,
             group_id=group_id,
             group_state="",
@@ -155,10 +144,10 @@ def consumer_group_describe(
         for group_id in request.group_ids
     ]
     describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
-    return ConsumerGroupDescribeResponse(groups=described)
+    return m.ConsumerGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, described: ConsumerGroupDescribeGroup) -> None:
+def _describe(context: RequestContext, described: m.ConsumerGroupDescribeGroup) -> None:
     group = context.broker.groups.replicated_group(described.group_id)
     if not isinstance(group, ConsumerGroup):
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing_text(context, described.group_id, "consumer"))
@@ -167,7 +156,7 @@ def _describe(context: RequestContext, described: ConsumerGroupDescribeGroup) ->
     described.group_epoch, described.assignment_epoch = group.epoch, group.assignment_epoch
     described.assignor_name = group.assignor
     described.members = [
-        ConsumerGroupDescribeMember(
+        m.ConsumerGroupDescribeMember(
             member_id=member_id,
             instance_id=member.instance_id,
             rack_id=member.rack_id,
@@ -184,12 +173,12 @@ def _describe(context: RequestContext, described: ConsumerGroupDescribeGroup) ->
     ]
 
 
-def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition]) -> ConsumerGroupDescribeAssignment:
+def _assignment(context: RequestContext, partitions: Iterable[TopicIdPartition]) -> m.ConsumerGroupDescribeAssignment:
     """Return the partitions whose topics exist."""
     topic_name = context.broker.metadata.topic_name
-    return ConsumerGroupDescribeAssignment(
+    return m.ConsumerGroupDescribeAssignment(
         topic_partitions=[
-            ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+            m.ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
             for topic_id, numbers in by_topic(sorted(partitions)).items()
             if (name := topic_name(topic_id)) is not None
         ]

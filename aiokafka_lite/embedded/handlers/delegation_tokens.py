@@ -12,18 +12,7 @@ from collections.abc import Callable
 
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    DescribedDelegationToken,
-    DescribedDelegationTokenRenewer,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
+from ...protocol import messages as m
 from ..metadata.controller import Refused
 from ..request_context import RequestContext, handles
 from ..security.authorizer import Resource
@@ -34,13 +23,13 @@ USER = "User"
 NEVER = -1
 
 
-@handles(CreateDelegationTokenRequest)
-def create_token(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+@handles(m.CreateDelegationTokenRequest)
+def create_token(context: RequestContext, request: m.CreateDelegationTokenRequest) -> m.CreateDelegationTokenResponse:
     requester = context.principal
     owner = requester
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-    response = CreateDelegationTokenResponse(
+    response = m.CreateDelegationTokenResponse(
         error_code=ErrorCode.NONE,
         principal_type=_type(owner),
         principal_name=_name(owner),
@@ -50,7 +39,7 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
         token_id="",
         hmac=b"",
     )
-    if context.version >= CreateDelegationTokenRequest.OWNER:
+    if context.version >= m.CreateDelegationTokenRequest.OWNER:
         response.token_requester_principal_type = _type(requester)
         response.token_requester_principal_name = _name(requester)
     try:
@@ -75,23 +64,23 @@ def create_token(context: RequestContext, request: CreateDelegationTokenRequest)
     return response
 
 
-@handles(RenewDelegationTokenRequest)
-def renew_token(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+@handles(m.RenewDelegationTokenRequest)
+def renew_token(context: RequestContext, request: m.RenewDelegationTokenRequest) -> m.RenewDelegationTokenResponse:
     code, expiry = _changed(context, context.broker.tokens.renew, request.hmac, request.renew_period_ms)
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
+    return m.RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
 
 
-@handles(ExpireDelegationTokenRequest)
-def expire_token(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+@handles(m.ExpireDelegationTokenRequest)
+def expire_token(context: RequestContext, request: m.ExpireDelegationTokenRequest) -> m.ExpireDelegationTokenResponse:
     code, expiry = _changed(context, context.broker.tokens.expire, request.hmac, request.expiry_time_period_ms)
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
+    return m.ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry)
 
 
-@handles(DescribeDelegationTokenRequest)
+@handles(m.DescribeDelegationTokenRequest)
 def describe_tokens(
-    context: RequestContext, request: DescribeDelegationTokenRequest
-) -> DescribeDelegationTokenResponse:
-    response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
+    context: RequestContext, request: m.DescribeDelegationTokenRequest
+) -> m.DescribeDelegationTokenResponse:
+    response = m.DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
     owners = None
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
@@ -99,7 +88,7 @@ def describe_tokens(
         _require_login(context)
         context.broker.tokens.require_enabled()
         response.tokens = [
-            _described(token, shows_requester=context.version >= DescribeDelegationTokenRequest.REQUESTER)
+            _described(token, shows_requester=context.version >= m.DescribeDelegationTokenRequest.REQUESTER)
             for token in context.broker.tokens
             if (owners is None or token.owner in owners) and _is_visible(context, token)
         ]
@@ -138,8 +127,8 @@ def _is_visible(context: RequestContext, token: DelegationToken) -> bool:
     )
 
 
-def _described(token: DelegationToken, *, shows_requester: bool) -> DescribedDelegationToken:
-    return DescribedDelegationToken(
+def _described(token: DelegationToken, *, shows_requester: bool) -> m.DescribedDelegationToken:
+    return m.DescribedDelegationToken(
         principal_type=_type(token.owner),
         principal_name=_name(token.owner),
         token_requester_principal_type=_type(token.requester) if shows_requester else "",
@@ -150,7 +139,7 @@ def _described(token: DelegationToken, *, shows_requester: bool) -> DescribedDel
         token_id=token.token_id,
         hmac=token.hmac,
         renewers=[
-            DescribedDelegationTokenRenewer(principal_type=_type(renewer), principal_name=_name(renewer))
+            m.DescribedDelegationTokenRenewer(principal_type=_type(renewer), principal_name=_name(renewer))
             for renewer in token.renewers
         ],
     )

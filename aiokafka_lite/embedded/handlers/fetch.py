@@ -23,20 +23,7 @@ from typing import TypeVar
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AbortedTransaction,
-    FetchRequest,
-    FetchResponse,
-    FetchResponseDivergingEpoch,
-    FetchResponseLeader,
-    FetchResponseNodeEndpoint,
-    FetchResponsePartition,
-    FetchResponseTopic,
-    ProduceResponseLeader,
-    ProduceResponseNodeEndpoint,
-    ShareLeader,
-    ShareNodeEndpoint,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
 from ..metadata.topics import PartitionKey
@@ -45,21 +32,21 @@ from ..replicas.manager import FetchedPartition, FetchParameters, FetchPartition
 from ..request_context import RequestContext, handles
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-L = TypeVar("L", FetchResponseLeader, ProduceResponseLeader, ShareLeader)
-E = TypeVar("E", FetchResponseNodeEndpoint, ProduceResponseNodeEndpoint, ShareNodeEndpoint)
+L = TypeVar("L", m.FetchResponseLeader, m.ProduceResponseLeader, m.ShareLeader)
+E = TypeVar("E", m.FetchResponseNodeEndpoint, m.ProduceResponseNodeEndpoint, m.ShareNodeEndpoint)
 
 
-@handles(FetchRequest)
-async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
+@handles(m.FetchRequest)
+async def fetch(context: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
     broker = context.broker
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         failed = error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
-        assert isinstance(failed, FetchResponse)
+        assert isinstance(failed, m.FetchResponse)
         failed.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # the request is wrong, not only its topics
         return failed
     session = broker.fetch_sessions.open(request, context.version)
     if session.error is not ErrorCode.NONE:
-        return FetchResponse(error_code=session.error, session_id=0, responses=[])
+        return m.FetchResponse(error_code=session.error, session_id=0, responses=[])
     positions: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
     refused: list[tuple[SessionPartition, FetchedPartition]] = []
@@ -76,7 +63,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
         min_bytes=request.min_bytes,
         max_bytes=_max_bytes(context, request),
         read_committed=request.isolation_level == READ_COMMITTED,
-        from_any_replica=context.version >= FetchRequest.ANY_REPLICA,
+        from_any_replica=context.version >= m.FetchRequest.ANY_REPLICA,
         rack=request.rack_id,
     )
     result = await broker.replica_manager.fetch_messages(parameters, positions)
@@ -87,7 +74,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
             topics[name].fetched(len(partition.records), failed=partition.error is not ErrorCode.NONE)
     size = sum(len(partition.records) for partition in result.values())
     throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
-    response = FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
+    response = m.FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
     if throttle:
         # The session records nothing as sent, so the next fetch returns all of it. As in Kafka, a throttled request
         # opens no session.
@@ -104,7 +91,7 @@ async def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse
 def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> tuple[PartitionKey, ErrorCode]:
     """Return a requested partition by the name of its topic, and its error: NONE if it can be fetched."""
     is_follower = replica_id >= 0
-    name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= FetchRequest.TOPIC_IDS)
+    name, error = context.topic(slot, AclOperation.READ, by_id=context.version >= m.FetchRequest.TOPIC_IDS)
     key = (name, slot.index)
     # A follower needs the right of a broker instead of READ on the topic.
     if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
@@ -121,27 +108,27 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     return key, ErrorCode.NONE
 
 
-def _replica_id(context: RequestContext, request: FetchRequest) -> int:
+def _replica_id(context: RequestContext, request: m.FetchRequest) -> int:
     """Return the id of the broker that fetches as a follower; negative for a consumer."""
-    in_state = context.version >= FetchRequest.REPLICA_STATE
+    in_state = context.version >= m.FetchRequest.REPLICA_STATE
     return request.replica_state.replica_id if in_state else request.replica_id
 
 
-def _max_bytes(context: RequestContext, request: FetchRequest) -> int:
+def _max_bytes(context: RequestContext, request: m.FetchRequest) -> int:
     limit = context.broker.quotas.fetch_limit(context.principal, context.client_id)
     largest = min(request.max_bytes, context.broker.fetch_max_bytes)
     return largest if limit is None else min(largest, limit)
 
 
-def _add(context: RequestContext, response: FetchResponse, slot: SessionPartition, fetched: FetchedPartition) -> None:
-    with_ids = context.version >= FetchRequest.TOPIC_IDS
+def _add(context: RequestContext, response: m.FetchResponse, slot: SessionPartition, fetched: FetchedPartition) -> None:
+    with_ids = context.version >= m.FetchRequest.TOPIC_IDS
     topics = response.responses
     # Only consecutive partitions share an entry, because the order of the partitions must stay.
     if not topics or (topics[-1].topic, topics[-1].topic_id) != (slot.name, slot.topic_id):
         topics.append(
-            FetchResponseTopic(topic=slot.name, topic_id=slot.topic_id if with_ids else ZERO_UUID, partitions=[])
+            m.FetchResponseTopic(topic=slot.name, topic_id=slot.topic_id if with_ids else ZERO_UUID, partitions=[])
         )
-    partition = FetchResponsePartition(
+    partition = m.FetchResponsePartition(
         partition_index=slot.index,
         error_code=fetched.error,
         high_watermark=fetched.high_watermark,
@@ -150,23 +137,23 @@ def _add(context: RequestContext, response: FetchResponse, slot: SessionPartitio
         aborted_transactions=None
         if fetched.aborted is None
         else [
-            AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+            m.AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
             for transaction in fetched.aborted
         ],
-        preferred_read_replica=fetched.preferred_read_replica if context.version >= FetchRequest.ANY_REPLICA else -1,
+        preferred_read_replica=fetched.preferred_read_replica if context.version >= m.FetchRequest.ANY_REPLICA else -1,
         records=fetched.records,
     )
-    if fetched.diverging_epoch is not None and context.version >= FetchRequest.DIVERGING_EPOCHS:
-        partition.diverging_epoch = FetchResponseDivergingEpoch(
+    if fetched.diverging_epoch is not None and context.version >= m.FetchRequest.DIVERGING_EPOCHS:
+        partition.diverging_epoch = m.FetchResponseDivergingEpoch(
             epoch=fetched.diverging_epoch.epoch, end_offset=fetched.diverging_epoch.end_offset
         )
     topics[-1].partitions.append(partition)
-    if context.version >= FetchRequest.LEADER_HINTS and fetched.error in (
+    if context.version >= m.FetchRequest.LEADER_HINTS and fetched.error in (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
         key = (context.broker.metadata.topic_name(slot.topic_id) or slot.name, slot.index)
-        leader_types = (FetchResponseLeader, FetchResponseNodeEndpoint)
+        leader_types = (m.FetchResponseLeader, m.FetchResponseNodeEndpoint)
         partition.current_leader = add_leader_hint(context, key, leader_types, response.node_endpoints)
 
 

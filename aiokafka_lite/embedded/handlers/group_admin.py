@@ -14,21 +14,7 @@ from typing import TypeVar
 
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    ConsumerGroupDescribeGroup,
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    ShareGroupDescribeGroup,
-    StreamsGroupDescribeGroup,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.group import Group, GroupState
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.groups.hosted_groups import AnyGroup
@@ -36,17 +22,17 @@ from ..coordinators.share.group import ShareGroup
 from ..request_context import RequestContext, handles, refusal_in
 from ..security.authorizer import Resource
 
-D = TypeVar("D", ConsumerGroupDescribeGroup, ShareGroupDescribeGroup, StreamsGroupDescribeGroup)
+D = TypeVar("D", m.ConsumerGroupDescribeGroup, m.ShareGroupDescribeGroup, m.StreamsGroupDescribeGroup)
 
 DESCRIBED_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
-@handles(DescribeGroupsRequest)
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+@handles(m.DescribeGroupsRequest)
+def describe_groups(context: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
     described = [_describe(context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         add_authorized_operations(context, described)
-    return DescribeGroupsResponse(groups=described)
+    return m.DescribeGroupsResponse(groups=described)
 
 
 def describe_each(
@@ -76,7 +62,7 @@ def check_described_topics(context: RequestContext, names: Iterable[str], text: 
         raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
 
 
-def add_authorized_operations(context: RequestContext, described: Iterable[DescribedGroup | D]) -> None:
+def add_authorized_operations(context: RequestContext, described: Iterable[m.DescribedGroup | D]) -> None:
     """Add the operations that the client may do on each group that has no error."""
     for group in described:
         if group.error_code == ErrorCode.NONE:
@@ -84,8 +70,8 @@ def add_authorized_operations(context: RequestContext, described: Iterable[Descr
             group.authorized_operations = context.allowed_operations(resource)
 
 
-def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
-    described = DescribedGroup(
+def _describe(context: RequestContext, group_id: str) -> m.DescribedGroup:
+    described = m.DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state="",
@@ -102,7 +88,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     group = context.broker.groups.group(group_id)
     if not isinstance(group, Group):
         described.group_state = GroupState.DEAD.wire_name
-        if context.version >= DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
+        if context.version >= m.DescribeGroupsRequest.GROUP_ID_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = missing_text(context, group_id, "classic")
         return described
@@ -111,7 +97,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
     described.protocol_data = (group.protocol or "") if is_stable else ""
     described.members = [
-        DescribedGroupMember(
+        m.DescribedGroupMember(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
             client_id=member.client_id,
@@ -131,18 +117,18 @@ def missing_text(context: RequestContext, group_id: str, kind: str) -> str:
     return f"Group {group_id} not found." if is_missing else f"Group {group_id} is not a {kind} group."
 
 
-@handles(ListGroupsRequest)
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+@handles(m.ListGroupsRequest)
+def list_groups(context: RequestContext, request: m.ListGroupsRequest) -> m.ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     shows_all = context.allows(AclOperation.DESCRIBE)
     broker = context.broker
     share_groups = [group for group in broker.share_groups if broker.groups.check(group.group_id) is ErrorCode.NONE]
     groups: list[AnyGroup | ShareGroup] = [*broker.groups.groups(), *share_groups]
-    return ListGroupsResponse(
+    return m.ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
-            ListedGroup(
+            m.ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.wire_name,
@@ -156,15 +142,15 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
     )
 
 
-@handles(DeleteGroupsRequest)
-async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+@handles(m.DeleteGroupsRequest)
+async def delete_groups(context: RequestContext, request: m.DeleteGroupsRequest) -> m.DeleteGroupsResponse:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if context.allows_group(AclOperation.DELETE, group_id):
             error = await _delete(context, group_id)
-        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-    return DeleteGroupsResponse(results=results)
+        results.append(m.DeletableGroupResult(group_id=group_id, error_code=error))
+    return m.DeleteGroupsResponse(results=results)
 
 
 async def _delete(context: RequestContext, group_id: str) -> ErrorCode:

@@ -18,25 +18,14 @@ import asyncio
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeaveGroupResponseMember,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.groups.members import JoiningMember, SyncResult
 from ..request_context import RequestContext, handles
 
 
-@handles(JoinGroupRequest)
-async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+@handles(m.JoinGroupRequest)
+async def join_group(context: RequestContext, request: m.JoinGroupRequest) -> m.JoinGroupResponse:
     version = context.version
     if not context.allows_group(AclOperation.READ, request.group_id):
         return _refused(request.member_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
@@ -47,14 +36,14 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         context.client_id,
         context.client.client_host,
         session,
-        request.rebalance_timeout_ms / 1000 if version >= JoinGroupRequest.REBALANCE_TIMEOUT else session,
+        request.rebalance_timeout_ms / 1000 if version >= m.JoinGroupRequest.REBALANCE_TIMEOUT else session,
         request.protocol_type,
         tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
     )
     answer = context.broker.groups.join(
         request.group_id,
         joining,
-        require_member_id=version >= JoinGroupRequest.MEMBER_ID_REQUIRED,
+        require_member_id=version >= m.JoinGroupRequest.MEMBER_ID_REQUIRED,
         is_share_group=context.broker.share_groups.find(request.group_id) is not None,
     )
     result = await answer if isinstance(answer, asyncio.Future) else answer
@@ -66,19 +55,19 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         return _refused(result.member_id, error, version)
     members = result.members
     leader = result.leader
-    if result.skip_assignment and version < JoinGroupRequest.SKIP_ASSIGNMENT:
+    if result.skip_assignment and version < m.JoinGroupRequest.SKIP_ASSIGNMENT:
         # Without the flag an old client would assign partitions again, so it must not become the leader.
         members, leader = (), ""
-    return JoinGroupResponse(
+    return m.JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         leader=leader,
-        skip_assignment=result.skip_assignment and version >= JoinGroupRequest.SKIP_ASSIGNMENT,
+        skip_assignment=result.skip_assignment and version >= m.JoinGroupRequest.SKIP_ASSIGNMENT,
         member_id=result.member_id,
         members=[
-            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            m.JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
             for member_id, instance_id, metadata in members
         ],
     )
@@ -93,24 +82,24 @@ async def _replicated(context: RequestContext, group_id: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refused(member_id: str, error: ErrorCode, version: int) -> JoinGroupResponse:
-    return JoinGroupResponse(
+def _refused(member_id: str, error: ErrorCode, version: int) -> m.JoinGroupResponse:
+    return m.JoinGroupResponse(
         error_code=error,
-        protocol_name=None if version >= JoinGroupRequest.NULLABLE_PROTOCOL else "",
+        protocol_name=None if version >= m.JoinGroupRequest.NULLABLE_PROTOCOL else "",
         leader="",
         member_id=member_id,
         members=[],
     )
 
 
-@handles(SyncGroupRequest)
-async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    if context.version >= SyncGroupRequest.PROTOCOL_NAMES and (
+@handles(m.SyncGroupRequest)
+async def sync_group(context: RequestContext, request: m.SyncGroupRequest) -> m.SyncGroupResponse:
+    if context.version >= m.SyncGroupRequest.PROTOCOL_NAMES and (
         request.protocol_type is None or request.protocol_name is None
     ):
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+        return m.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     if not context.allows_group(AclOperation.READ, request.group_id):
-        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
+        return m.SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, assignment=b"")
     try:
         answer = context.broker.groups.classic_group(request.group_id).sync(
             request.member_id,
@@ -126,7 +115,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
             await context.broker.groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
         result = SyncResult(refusal.error)
-    return SyncGroupResponse(
+    return m.SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
@@ -134,10 +123,10 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
     )
 
 
-@handles(HeartbeatRequest)
-async def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+@handles(m.HeartbeatRequest)
+async def heartbeat(context: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
     if not context.allows_group(AclOperation.READ, request.group_id):
-        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return m.HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         group = context.broker.groups.classic_group(request.group_id)
         error = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
@@ -145,22 +134,22 @@ async def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Heart
             await context.broker.groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
         error = refusal.error
-    return HeartbeatResponse(error_code=error)
+    return m.HeartbeatResponse(error_code=error)
 
 
-@handles(LeaveGroupRequest)
-async def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+@handles(m.LeaveGroupRequest)
+async def leave_group(context: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
     if not context.allows_group(AclOperation.READ, request.group_id):
-        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return m.LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = context.broker.groups
-    if context.version < LeaveGroupRequest.MANY_MEMBERS:
+    if context.version < m.LeaveGroupRequest.MANY_MEMBERS:
         error = _leave(context, request.group_id, request.member_id, None)
-        return LeaveGroupResponse(error_code=error or await _replicated(context, request.group_id))
+        return m.LeaveGroupResponse(error_code=error or await _replicated(context, request.group_id))
     error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if error is not ErrorCode.NONE:
-        return LeaveGroupResponse(error_code=error)
+        return m.LeaveGroupResponse(error_code=error)
     members = [
-        LeaveGroupResponseMember(
+        m.LeaveGroupResponseMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             error_code=_leave(context, request.group_id, member.member_id, member.group_instance_id),
@@ -168,7 +157,7 @@ async def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Le
         for member in request.members
     ]
     error = await _replicated(context, request.group_id)
-    return LeaveGroupResponse(error_code=error, members=members if error is ErrorCode.NONE else [])
+    return m.LeaveGroupResponse(error_code=error, members=members if error is ErrorCode.NONE else [])
 
 
 def _leave(context: RequestContext, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:

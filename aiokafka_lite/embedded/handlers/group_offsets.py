@@ -33,31 +33,8 @@ from collections.abc import Collection, Iterable, Mapping
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode, ProtocolError
+from ...protocol import messages as m
 from ...protocol.codec import decode_message
-from ...protocol.messages import (
-    ConsumerProtocolSubscription,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
 from ...protocol.records import encode_batch, single_batch
 from ...protocol.schema import ZERO_UUID
 from ..coordinators.groups.group import Group
@@ -75,14 +52,14 @@ Pending = Collection[PartitionKey]
 _FOR_MEMBERS = {ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-@handles(OffsetCommitRequest)
-async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+@handles(m.OffsetCommitRequest)
+async def offset_commit(context: RequestContext, request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
     groups = context.broker.groups
     offsets: dict[PartitionKey, CommittedOffset] = {}
     results: dict[tuple[str, bytes, int], ErrorCode] = {}
     partition_state = context.broker.metadata.partition_state
     error: ErrorCode | None = None  # the group is checked only if there is a partition to commit
-    by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
+    by_id = context.version >= m.OffsetCommitRequest.TOPIC_IDS
     may_commit = context.allows_group(AclOperation.READ, request.group_id)
     for topic in request.topics:
         name, topic_error = context.topic(topic, AclOperation.READ, by_id=by_id)
@@ -106,16 +83,16 @@ async def offset_commit(context: RequestContext, request: OffsetCommitRequest) -
 
 
 def _commit_response(
-    request: OffsetCommitRequest, results: Mapping[tuple[str, bytes, int], ErrorCode]
-) -> OffsetCommitResponse:
+    request: m.OffsetCommitRequest, results: Mapping[tuple[str, bytes, int], ErrorCode]
+) -> m.OffsetCommitResponse:
     """Return the response with these results, by name and id of the topic and number of the partition."""
-    return OffsetCommitResponse(
+    return m.OffsetCommitResponse(
         topics=[
-            OffsetCommitResponseTopic(
+            m.OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(
+                    m.OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=results[topic.name, topic.topic_id, partition.partition_index],
                     )
@@ -128,10 +105,10 @@ def _commit_response(
     )
 
 
-def _check_group(context: RequestContext, request: OffsetCommitRequest) -> ErrorCode:
+def _check_group(context: RequestContext, request: m.OffsetCommitRequest) -> ErrorCode:
     if context.broker.share_groups.find(request.group_id) is not None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    by_id = context.version >= OffsetCommitRequest.TOPIC_IDS
+    by_id = context.version >= m.OffsetCommitRequest.TOPIC_IDS
     return context.broker.groups.check_commit(
         request.group_id,
         request.member_id,
@@ -142,7 +119,7 @@ def _check_group(context: RequestContext, request: OffsetCommitRequest) -> Error
             for topic in request.topics
             for partition in topic.partitions
         ],
-        knows_epochs=context.version >= OffsetCommitRequest.GROUP_ID_NOT_FOUND,
+        knows_epochs=context.version >= m.OffsetCommitRequest.GROUP_ID_NOT_FOUND,
     )
 
 
@@ -152,7 +129,7 @@ def is_too_large(metadata: str | None) -> bool:
 
 
 def _committed(
-    context: RequestContext, request: OffsetCommitRequest, partition: OffsetCommitRequestPartition
+    context: RequestContext, request: m.OffsetCommitRequest, partition: m.OffsetCommitRequestPartition
 ) -> CommittedOffset:
     now = partition.commit_timestamp if partition.commit_timestamp >= 0 else context.broker.now_ms()
     # Only versions 2 to 4 have a retention time.
@@ -166,8 +143,8 @@ def _committed(
     )
 
 
-@handles(TxnOffsetCommitRequest)
-async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+@handles(m.TxnOffsetCommitRequest)
+async def txn_offset_commit(context: RequestContext, request: m.TxnOffsetCommitRequest) -> m.TxnOffsetCommitResponse:
     error = ErrorCode.NONE
     if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -199,14 +176,14 @@ async def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitReq
 
 
 def _txn_response(
-    request: TxnOffsetCommitRequest, results: Mapping[PartitionKey, ErrorCode]
-) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
+    request: m.TxnOffsetCommitRequest, results: Mapping[PartitionKey, ErrorCode]
+) -> m.TxnOffsetCommitResponse:
+    return m.TxnOffsetCommitResponse(
         topics=[
-            TxnOffsetCommitResponseTopic(
+            m.TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(
+                    m.TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=results[topic.name, partition.partition_index],
                     )
@@ -228,7 +205,7 @@ def _check_partition(context: RequestContext, key: PartitionKey) -> ErrorCode:
 
 
 async def _commit_transactional(
-    context: RequestContext, request: TxnOffsetCommitRequest, offsets: dict[PartitionKey, CommittedOffset]
+    context: RequestContext, request: m.TxnOffsetCommitRequest, offsets: dict[PartitionKey, CommittedOffset]
 ) -> ErrorCode:
     groups = context.broker.groups
     error = groups.check(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -251,7 +228,7 @@ async def _commit_transactional(
     return await groups.transactional.commit(request.group_id, producer, offsets, verification)
 
 
-async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Verification | None, ErrorCode]:
+async def _verify(context: RequestContext, request: m.TxnOffsetCommitRequest) -> tuple[Verification | None, ErrorCode]:
     """Ask the transaction coordinator about the partition of the group, as the leader of any partition does."""
     index = context.broker.groups.log.partition_for(request.group_id)
     assert index is not None, "the group is checked before"
@@ -264,28 +241,28 @@ async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> t
         context.broker,
         request.transactional_id,
         {key: single_batch(header)},
-        adds=context.version >= TxnOffsetCommitRequest.ADDS_GROUP,
-        abortable=context.version >= TxnOffsetCommitRequest.TRANSACTION_ABORTABLE,
+        adds=context.version >= m.TxnOffsetCommitRequest.ADDS_GROUP,
+        abortable=context.version >= m.TxnOffsetCommitRequest.TRANSACTION_ABORTABLE,
     )
     return answers[key].verification, answers[key].error
 
 
-@handles(OffsetFetchRequest)
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    if context.version >= OffsetFetchRequest.MANY_GROUPS:
+@handles(m.OffsetFetchRequest)
+def offset_fetch(context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
+    if context.version >= m.OffsetFetchRequest.MANY_GROUPS:
         stable = request.require_stable
-        return OffsetFetchResponse(groups=[_fetch_group(context, group, stable=stable) for group in request.groups])
+        return m.OffsetFetchResponse(groups=[_fetch_group(context, group, stable=stable) for group in request.groups])
     return _fetch_one_group(context, request)
 
 
-def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def _fetch_one_group(context: RequestContext, request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
     """Return the response to a request before v8, which names one group."""
     error = _check_fetch(context, request.group_id)
-    if error is not ErrorCode.NONE and context.version >= OffsetFetchRequest.TOP_LEVEL_ERROR:
-        return OffsetFetchResponse(error_code=error)
+    if error is not ErrorCode.NONE and context.version >= m.OffsetFetchRequest.TOP_LEVEL_ERROR:
+        return m.OffsetFetchResponse(error_code=error)
     committed = context.broker.groups.committed(request.group_id) if error is ErrorCode.NONE else {}
     pending = _pending(context, request.group_id, stable=request.require_stable)
-    is_first = context.version < OffsetFetchRequest.NO_OFFSET_IS_NO_ERROR
+    is_first = context.version < m.OffsetFetchRequest.NO_OFFSET_IS_NO_ERROR
     without = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_first else ErrorCode.NONE
     topics = (
         _all_of(context, committed)
@@ -293,9 +270,9 @@ def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> Of
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
 
-    def partition(name: str, index: int, refusal: ErrorCode) -> OffsetFetchResponsePartition:
+    def partition(name: str, index: int, refusal: ErrorCode) -> m.OffsetFetchResponsePartition:
         offset, problem = _look_up({} if refusal else committed, pending, (name, index))
-        return OffsetFetchResponsePartition(
+        return m.OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=offset.offset,
             committed_leader_epoch=offset.leader_epoch,
@@ -304,9 +281,9 @@ def _fetch_one_group(context: RequestContext, request: OffsetFetchRequest) -> Of
         )
 
     refusals = {name: error or _denied(context, name) for name, _ in topics}
-    return OffsetFetchResponse(
+    return m.OffsetFetchResponse(
         topics=[
-            OffsetFetchResponseTopic(
+            m.OffsetFetchResponseTopic(
                 name=name, partitions=[partition(name, index, refusals[name]) for index in indexes]
             )
             for name, indexes in topics
@@ -348,12 +325,14 @@ def _all_of(context: RequestContext, committed: Mapping[PartitionKey, CommittedO
     return [topic for topic in topics.items() if context.allows_topic(AclOperation.DESCRIBE, topic[0])]
 
 
-def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, stable: bool) -> OffsetFetchResponseGroup:
+def _fetch_group(
+    context: RequestContext, group: m.OffsetFetchRequestGroup, *, stable: bool
+) -> m.OffsetFetchResponseGroup:
     error = _check_fetch(context, group.group_id) or context.broker.groups.check_fetch(
         group.group_id, group.member_id, group.member_epoch
     )
     if error is not ErrorCode.NONE:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+        return m.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
     committed = context.broker.groups.committed(group.group_id)
     pending = _pending(context, group.group_id, stable=stable)
     topics: list[tuple[str, bytes, Iterable[int], ErrorCode]] = []
@@ -362,18 +341,18 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
             registered = context.broker.metadata.topics.get(name)
             topics.append((name, ZERO_UUID if registered is None else registered.topic_id, indexes, ErrorCode.NONE))
     else:
-        by_id = context.version >= OffsetFetchRequest.TOPIC_IDS
+        by_id = context.version >= m.OffsetFetchRequest.TOPIC_IDS
         for topic in group.topics:
             name, problem = context.topic(topic, AclOperation.DESCRIBE, by_id=by_id)
             topics.append((name, topic.topic_id, topic.partition_indexes, problem))
-    return OffsetFetchResponseGroup(
+    return m.OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
-            OffsetFetchResponseTopics(
+            m.OffsetFetchResponseTopics(
                 name=name,
                 topic_id=topic_id,
                 partitions=[
-                    OffsetFetchResponsePartitions(
+                    m.OffsetFetchResponsePartitions(
                         partition_index=index,
                         committed_offset=offset.offset,
                         committed_leader_epoch=offset.leader_epoch,
@@ -389,8 +368,8 @@ def _fetch_group(context: RequestContext, group: OffsetFetchRequestGroup, *, sta
     )
 
 
-@handles(OffsetDeleteRequest)
-async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+@handles(m.OffsetDeleteRequest)
+async def offset_delete(context: RequestContext, request: m.OffsetDeleteRequest) -> m.OffsetDeleteResponse:
     groups = context.broker.groups
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if context.allows_group(AclOperation.DELETE, request.group_id):
@@ -399,23 +378,23 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     if error is ErrorCode.NONE and group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     if error is not ErrorCode.NONE or group is None:
-        return OffsetDeleteResponse(error_code=error, topics=[])
+        return m.OffsetDeleteResponse(error_code=error, topics=[])
     busy = _subscribed(group, {topic.name for topic in request.topics})
     if busy is None:
-        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
+        return m.OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
     results = {
         (topic.name, partition.partition_index): _check_deletion(context, topic.name, partition.partition_index, busy)
         for topic in request.topics
         for partition in topic.partitions
     }
     await groups.delete_offsets(request.group_id, [key for key, problem in results.items() if not problem])
-    return OffsetDeleteResponse(
+    return m.OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
         topics=[
-            OffsetDeleteResponseTopic(
+            m.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetDeleteResponsePartition(
+                    m.OffsetDeleteResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=results[topic.name, partition.partition_index],
                     )
@@ -455,7 +434,7 @@ def _subscribed(group: AnyGroup, requested: set[str]) -> set[str] | None:
     for member in group.members.values():
         try:
             subscription = member.subscription(group.protocol)
-            topics.update(decode_message(ConsumerProtocolSubscription, 0, subscription, _AFTER_VERSION)[0].topics)
+            topics.update(decode_message(m.ConsumerProtocolSubscription, 0, subscription, _AFTER_VERSION)[0].topics)
         except ProtocolError:
             return requested
     return topics

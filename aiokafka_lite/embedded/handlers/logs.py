@@ -13,27 +13,7 @@ from __future__ import annotations
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AlterReplicaLogDirsPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirsTopicResult,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    DescribeProducersPartitionResult,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeProducersState,
-    DescribeProducersTopicResult,
-)
+from ...protocol import messages as m
 from ..metadata.controller import Refused
 from ..metadata.topics import INTERNAL_TOPICS, PartitionKey, is_legal_name
 from ..replicas.partition import NotLeader
@@ -42,16 +22,16 @@ from ..request_context import RequestContext, handles, refusal_in
 HIGH_WATERMARK = -1
 
 
-@handles(DeleteRecordsRequest)
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    offsets: dict[str, dict[int, DeleteRecordsPartition]] = {}
+@handles(m.DeleteRecordsRequest)
+def delete_records(context: RequestContext, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
+    offsets: dict[str, dict[int, m.DeleteRecordsPartition]] = {}
     for topic in request.topics:  # of a partition that is named twice, the last offset counts
         offsets.setdefault(topic.name, {}).update(
             (partition.partition_index, partition) for partition in topic.partitions
         )
-    return DeleteRecordsResponse(
+    return m.DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
+            m.DeleteRecordsTopicResult(
                 name=name, partitions=[_delete(context, name, partition) for partition in partitions.values()]
             )
             for name, partitions in offsets.items()
@@ -59,8 +39,8 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> De
     )
 
 
-def _delete(context: RequestContext, topic: str, request: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(
+def _delete(context: RequestContext, topic: str, request: m.DeleteRecordsPartition) -> m.DeleteRecordsPartitionResult:
+    result = m.DeleteRecordsPartitionResult(
         partition_index=request.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
     )
     try:
@@ -84,45 +64,47 @@ def _delete(context: RequestContext, topic: str, request: DeleteRecordsPartition
     return result
 
 
-@handles(DescribeLogDirsRequest)
-def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+@handles(m.DescribeLogDirsRequest)
+def describe_log_dirs(context: RequestContext, request: m.DescribeLogDirsRequest) -> m.DescribeLogDirsResponse:
     if not context.allows(AclOperation.DESCRIBE):
         code = (
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            if context.version >= DescribeLogDirsRequest.TOP_LEVEL_ERROR
+            if context.version >= m.DescribeLogDirsRequest.TOP_LEVEL_ERROR
             else ErrorCode.NONE
         )
-        return DescribeLogDirsResponse(error_code=code, results=[])
+        return m.DescribeLogDirsResponse(error_code=code, results=[])
     manager = context.broker.replica_manager
     keys = None
     if request.topics is not None:
         keys = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    topics: dict[str, DescribeLogDirsTopic] = {}
+    topics: dict[str, m.DescribeLogDirsTopic] = {}
     for (name, index), partition in manager.partitions.items():
         if keys is None or (name, index) in keys:
-            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
+            topic = topics.setdefault(name, m.DescribeLogDirsTopic(name=name, partitions=[]))
             lag = 0 if partition.is_leader else max(0, partition.log.high_watermark - partition.log.end_offset)
             topic.partitions.append(
-                DescribeLogDirsPartition(
+                m.DescribeLogDirsPartition(
                     partition_index=index, partition_size=partition.log.size, offset_lag=lag, is_future_key=False
                 )
             )
     limit = manager.storage_limit
     directory = context.broker.settings.value("log.dirs")
-    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=list(topics.values()))
+    result = m.DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=list(topics.values()))
     if limit is not None:
         result.total_bytes, result.usable_bytes = limit, max(0, limit - manager.stored_bytes)
-    return DescribeLogDirsResponse(results=[result])
+    return m.DescribeLogDirsResponse(results=[result])
 
 
-@handles(AlterReplicaLogDirsRequest)
-def alter_replica_log_dirs(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    return AlterReplicaLogDirsResponse(
+@handles(m.AlterReplicaLogDirsRequest)
+def alter_replica_log_dirs(
+    context: RequestContext, request: m.AlterReplicaLogDirsRequest
+) -> m.AlterReplicaLogDirsResponse:
+    return m.AlterReplicaLogDirsResponse(
         results=[
-            AlterReplicaLogDirsTopicResult(
+            m.AlterReplicaLogDirsTopicResult(
                 topic_name=topic.name,
                 partitions=[
-                    AlterReplicaLogDirsPartitionResult(
+                    m.AlterReplicaLogDirsPartitionResult(
                         partition_index=index, error_code=_move(context, (topic.name, index), directory.path)
                     )
                     for index in topic.partitions
@@ -145,11 +127,11 @@ def _move(context: RequestContext, key: PartitionKey, directory: str) -> ErrorCo
     return ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@handles(DescribeProducersRequest)
-def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
+@handles(m.DescribeProducersRequest)
+def describe_producers(context: RequestContext, request: m.DescribeProducersRequest) -> m.DescribeProducersResponse:
+    return m.DescribeProducersResponse(
         topics=[
-            DescribeProducersTopicResult(
+            m.DescribeProducersTopicResult(
                 name=topic.name,
                 partitions=[_producers(context, topic.name, index) for index in topic.partition_indexes],
             )
@@ -158,14 +140,14 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
     )
 
 
-def _producers(context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
-    result = DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+def _producers(context: RequestContext, topic: str, index: int) -> m.DescribeProducersPartitionResult:
+    result = m.DescribeProducersPartitionResult(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     with refusal_in(result):
         if not is_legal_name(topic):
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is not a legal topic name")
         producers = context.replica((topic, index), AclOperation.READ).producers
         result.active_producers = [
-            DescribeProducersState(
+            m.DescribeProducersState(
                 producer_id=producer_id,
                 producer_epoch=entry.epoch,
                 last_sequence=entry.window[-1].last_sequence if entry.window else -1,

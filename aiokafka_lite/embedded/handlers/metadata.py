@@ -23,22 +23,7 @@ from collections.abc import Iterable
 
 from ...acls import AclOperation, AclResourceType
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    TopicPartitionCursor,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
 from ..metadata.controller import Refused
@@ -57,23 +42,23 @@ MAX_PAGE = 2000
 """Partitions on a page of DescribeTopicPartitions."""
 
 
-@handles(MetadataRequest)
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+@handles(m.MetadataRequest)
+def metadata(context: RequestContext, request: m.MetadataRequest) -> m.MetadataResponse:
     broker = context.broker
-    if context.version < MetadataRequest.BY_TOPIC_ID and _has_ids(request):
+    if context.version < m.MetadataRequest.BY_TOPIC_ID and _has_ids(request):
         refusal = error_response(request, ErrorCode.INVALID_REQUEST, context.version)
-        assert isinstance(refusal, MetadataResponse)
+        assert isinstance(refusal, m.MetadataResponse)
         return refusal
-    wants_all = request.topics is None or (context.version < MetadataRequest.NO_TOPICS and not request.topics)
+    wants_all = request.topics is None or (context.version < m.MetadataRequest.NO_TOPICS and not request.topics)
     topics = list(_all(context)) if wants_all else list(_named(context, request))
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None:
                 resource = Resource(AclResourceType.TOPIC, topic.name)
                 topic.topic_authorized_operations = context.allowed_operations(resource)
-    return MetadataResponse(
+    return m.MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
+            m.MetadataResponseBroker(
                 node_id=registration.node_id,
                 host=registration.host,
                 port=context.port_of(registration),
@@ -89,26 +74,26 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     )
 
 
-def _operations(context: RequestContext, request: MetadataRequest | DescribeClusterRequest) -> int:
+def _operations(context: RequestContext, request: m.MetadataRequest | m.DescribeClusterRequest) -> int:
     """Return the operations that the client may do on the cluster; none if it may not describe it."""
     if not request.include_cluster_authorized_operations:
         return UNKNOWN_OPERATIONS
     return context.allowed_operations(CLUSTER) if context.allows(AclOperation.DESCRIBE) else 0
 
 
-def _has_ids(request: MetadataRequest) -> bool:
+def _has_ids(request: m.MetadataRequest) -> bool:
     """Return whether a topic is named by its id. The fields exist since v10, and brokers accept them since v12."""
     return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ())
 
 
-def _all(context: RequestContext) -> Iterable[MetadataResponseTopic]:
+def _all(context: RequestContext) -> Iterable[m.MetadataResponseTopic]:
     broker = context.broker
     for topic in broker.metadata.topics.values():
         if context.allows_topic(AclOperation.DESCRIBE, topic.name):
             yield _describe(broker.metadata, topic)
 
 
-def _named(context: RequestContext, request: MetadataRequest) -> Iterable[MetadataResponseTopic]:
+def _named(context: RequestContext, request: m.MetadataRequest) -> Iterable[m.MetadataResponseTopic]:
     allowed = request.allow_auto_topic_creation and context.broker.settings.enabled("auto.create.topics.enable")
     by_id = {topic.topic_id: topic for topic in request.topics or () if topic.topic_id != ZERO_UUID}
     for topic in by_id.values():
@@ -148,15 +133,15 @@ def _missing(context: RequestContext, names: Iterable[str]) -> dict[str, bool]:
     return {name: False for name, may_create in missing.items() if not may_create}
 
 
-def _by_id(context: RequestContext, topic: MetadataRequestTopic) -> MetadataResponseTopic:
+def _by_id(context: RequestContext, topic: m.MetadataRequestTopic) -> m.MetadataResponseTopic:
     name = context.broker.metadata.topic_name(topic.topic_id)
     if name is None or not context.allows_topic(AclOperation.DESCRIBE, name):
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id, partitions=[])
+        return m.MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id, partitions=[])
     return _describe(context.broker.metadata, context.broker.metadata.topics[name])
 
 
-def _by_name(context: RequestContext, name: str, *, may_create: bool | None) -> MetadataResponseTopic:
+def _by_name(context: RequestContext, name: str, *, may_create: bool | None) -> m.MetadataResponseTopic:
     """Describe a topic. ``may_create`` is None if missing topics are not created, False if the client may not do so."""
     broker = context.broker
     if not context.allows_topic(AclOperation.DESCRIBE, name):
@@ -181,12 +166,12 @@ def _by_name(context: RequestContext, name: str, *, may_create: bool | None) -> 
     return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-def _failed(name: str, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, partitions=[])
+def _failed(name: str, code: ErrorCode) -> m.MetadataResponseTopic:
+    return m.MetadataResponseTopic(error_code=code, name=name, partitions=[])
 
 
-def _describe(metadata: MetadataView, topic: Topic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
+def _describe(metadata: MetadataView, topic: Topic) -> m.MetadataResponseTopic:
+    return m.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
@@ -195,10 +180,10 @@ def _describe(metadata: MetadataView, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(metadata: MetadataView, index: int, state: PartitionRegistration) -> MetadataResponsePartition:
+def _partition(metadata: MetadataView, index: int, state: PartitionRegistration) -> m.MetadataResponsePartition:
     offline = [replica for replica in state.replicas if not metadata.is_alive(replica)]
     error = ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
-    return MetadataResponsePartition(
+    return m.MetadataResponsePartition(
         error_code=error,
         partition_index=index,
         leader_id=state.leader,
@@ -209,11 +194,11 @@ def _partition(metadata: MetadataView, index: int, state: PartitionRegistration)
     )
 
 
-@handles(DescribeTopicPartitionsRequest)
+@handles(m.DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
-    context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
-    cursor = request.cursor or TopicPartitionCursor(topic_name="", partition_index=0)
+    context: RequestContext, request: m.DescribeTopicPartitionsRequest
+) -> m.DescribeTopicPartitionsResponse:
+    cursor = request.cursor or m.TopicPartitionCursor(topic_name="", partition_index=0)
     if request.cursor is not None and (cursor.partition_index < 0 or not cursor.topic_name):
         raise Refused(ErrorCode.INVALID_REQUEST, f"the cursor must be a topic and a partition, got {cursor}")
     names = {topic.name for topic in request.topics}
@@ -226,14 +211,14 @@ def describe_topic_partitions(
 
 
 def _page(
-    context: RequestContext, names: Iterable[str], cursor: TopicPartitionCursor, room: int
-) -> DescribeTopicPartitionsResponse:
+    context: RequestContext, names: Iterable[str], cursor: m.TopicPartitionCursor, room: int
+) -> m.DescribeTopicPartitionsResponse:
     """Return the first partitions of these topics, from the cursor on: at most ``room`` of them."""
-    response = DescribeTopicPartitionsResponse(topics=[])
+    response = m.DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
         if not room:
-            response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=0)
+            response.next_cursor = m.TopicPartitionCursor(topic_name=name, partition_index=0)
             break
         topic = _page_topic(context, name, first, room)
         response.topics.append(topic)
@@ -241,19 +226,19 @@ def _page(
         registered = context.broker.metadata.topics.get(name)
         end = first + len(topic.partitions)
         if registered is not None and not topic.error_code and end < len(registered.partitions):
-            response.next_cursor = TopicPartitionCursor(topic_name=name, partition_index=end)
+            response.next_cursor = m.TopicPartitionCursor(topic_name=name, partition_index=end)
             break
     return response
 
 
-def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
+def _denied(name: str) -> m.DescribeTopicPartitionsResponseTopic:
+    return m.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID, partitions=[]
     )
 
 
-def _page_topic(context: RequestContext, name: str, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
-    described = DescribeTopicPartitionsResponseTopic(
+def _page_topic(context: RequestContext, name: str, first: int, room: int) -> m.DescribeTopicPartitionsResponseTopic:
+    described = m.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
         topic_id=ZERO_UUID,
@@ -274,8 +259,8 @@ def _page_topic(context: RequestContext, name: str, first: int, room: int) -> De
 
 def _page_partition(
     metadata: MetadataView, index: int, state: PartitionRegistration
-) -> DescribeTopicPartitionsResponsePartition:
-    return DescribeTopicPartitionsResponsePartition(
+) -> m.DescribeTopicPartitionsResponsePartition:
+    return m.DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,
         leader_id=state.leader,
@@ -288,11 +273,11 @@ def _page_partition(
     )
 
 
-@handles(DescribeClusterRequest)
-def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+@handles(m.DescribeClusterRequest)
+def describe_cluster(context: RequestContext, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
     broker = context.broker
     if request.endpoint_type != BROKERS:
-        return DescribeClusterResponse(
+        return m.DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
             if request.endpoint_type == CONTROLLERS
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -300,12 +285,12 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
             cluster_id="",
             brokers=[],
         )
-    return DescribeClusterResponse(
+    return m.DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=broker.cluster_id,
         controller_id=broker.controller.controller_id,
         brokers=[
-            DescribeClusterBroker(
+            m.DescribeClusterBroker(
                 broker_id=registration.node_id,
                 host=registration.host,
                 port=context.port_of(registration),

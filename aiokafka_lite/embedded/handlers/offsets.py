@@ -30,18 +30,7 @@ from collections import Counter
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    ListOffsetsRequest,
-    ListOffsetsRequestPartition,
-    ListOffsetsResponse,
-    ListOffsetsResponsePartition,
-    ListOffsetsResponseTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestPartition,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderEpochResponsePartition,
-    OffsetForLeaderEpochResponseTopic,
-)
+from ...protocol import messages as m
 from ...protocol.schema import Response
 from ..error_responses import error_response
 from ..replicas.partition import NotLeader, Partition
@@ -55,25 +44,25 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSIONS = {
-    MAX_TIMESTAMP: ListOffsetsRequest.MAX_TIMESTAMP,
-    EARLIEST_LOCAL: ListOffsetsRequest.EARLIEST_LOCAL,
-    LATEST_TIERED: ListOffsetsRequest.LATEST_TIERED,
-    EARLIEST_PENDING_UPLOAD: ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
+    MAX_TIMESTAMP: m.ListOffsetsRequest.MAX_TIMESTAMP,
+    EARLIEST_LOCAL: m.ListOffsetsRequest.EARLIEST_LOCAL,
+    LATEST_TIERED: m.ListOffsetsRequest.LATEST_TIERED,
+    EARLIEST_PENDING_UPLOAD: m.ListOffsetsRequest.EARLIEST_PENDING_UPLOAD,
 }
 CONSUMER = -1
 
 
-@handles(ListOffsetsRequest)
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Response | None:
+@handles(m.ListOffsetsRequest)
+def list_offsets(context: RequestContext, request: m.ListOffsetsRequest) -> Response | None:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.version)
     denied = {topic.name for topic in request.topics if not context.allows_topic(AclOperation.DESCRIBE, topic.name)}
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    topics: dict[str, ListOffsetsResponseTopic] = {}
+    topics: dict[str, m.ListOffsetsResponseTopic] = {}
     for topic in filter(lambda topic: topic.partitions, request.topics):
-        answer = topics.setdefault(topic.name, ListOffsetsResponseTopic(name=topic.name, partitions=[]))
+        answer = topics.setdefault(topic.name, m.ListOffsetsResponseTopic(name=topic.name, partitions=[]))
         for partition in topic.partitions:
             count = counts.pop((topic.name, partition.partition_index), 0)
             if topic.name in denied:
@@ -82,17 +71,19 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Respon
                 answer.partitions.append(_list_one(context, request, topic.name, partition))
             elif count > 1:
                 answer.partitions.append(_failed(partition.partition_index, ErrorCode.INVALID_REQUEST))
-    return ListOffsetsResponse(topics=list(topics.values()))
+    return m.ListOffsetsResponse(topics=list(topics.values()))
 
 
-def _failed(index: int, code: ErrorCode) -> ListOffsetsResponsePartition:
-    return ListOffsetsResponsePartition(partition_index=index, error_code=code)
+def _failed(index: int, code: ErrorCode) -> m.ListOffsetsResponsePartition:
+    return m.ListOffsetsResponsePartition(partition_index=index, error_code=code)
 
 
 def _list_one(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, request_partition: ListOffsetsRequestPartition
-) -> ListOffsetsResponsePartition:
-    answer = ListOffsetsResponsePartition(partition_index=request_partition.partition_index, error_code=ErrorCode.NONE)
+    context: RequestContext, request: m.ListOffsetsRequest, topic: str, request_partition: m.ListOffsetsRequestPartition
+) -> m.ListOffsetsResponsePartition:
+    answer = m.ListOffsetsResponsePartition(
+        partition_index=request_partition.partition_index, error_code=ErrorCode.NONE
+    )
     if request_partition.timestamp < EARLIEST_PENDING_UPLOAD or context.version < FIRST_VERSIONS.get(
         request_partition.timestamp, 0
     ):
@@ -105,7 +96,7 @@ def _list_one(
     except NotLeader as error:
         answer.error_code = error.code
         return answer
-    if context.version < ListOffsetsRequest.ONE_OFFSET:
+    if context.version < m.ListOffsetsRequest.ONE_OFFSET:
         answer.old_style_offsets = _starts(partition, request_partition.timestamp)[
             : max(0, request_partition.max_num_offsets)
         ]
@@ -114,12 +105,12 @@ def _list_one(
     is_behind = request.replica_id == CONSUMER and partition.epoch_start > partition.log.high_watermark
     is_by_time = request_partition.timestamp >= 0 or request_partition.timestamp == MAX_TIMESTAMP
     if is_behind and (request_partition.timestamp == LATEST or (is_by_time and answer.offset < 0)):
-        is_new = context.version >= ListOffsetsRequest.OFFSET_NOT_AVAILABLE
+        is_new = context.version >= m.ListOffsetsRequest.OFFSET_NOT_AVAILABLE
         return _failed(
             request_partition.partition_index,
             ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE,
         )
-    if context.version < ListOffsetsRequest.LEADER_EPOCHS:
+    if context.version < m.ListOffsetsRequest.LEADER_EPOCHS:
         answer.leader_epoch = -1
     return answer
 
@@ -136,7 +127,7 @@ def _starts(partition: Partition, timestamp: int) -> list[int]:
 
 
 def _look_up(
-    partition: Partition, request: ListOffsetsRequest, timestamp: int, answer: ListOffsetsResponsePartition
+    partition: Partition, request: m.ListOffsetsRequest, timestamp: int, answer: m.ListOffsetsResponsePartition
 ) -> None:
     log = partition.log
     end = log.end_offset
@@ -153,13 +144,13 @@ def _look_up(
             answer.timestamp, answer.offset, answer.leader_epoch = record
 
 
-@handles(OffsetForLeaderEpochRequest)
+@handles(m.OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
-    context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
+    context: RequestContext, request: m.OffsetForLeaderEpochRequest
+) -> m.OffsetForLeaderEpochResponse:
+    return m.OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderEpochResponseTopic(
+            m.OffsetForLeaderEpochResponseTopic(
                 topic=topic.topic,
                 partitions=[_end_of_epoch(context, topic.topic, partition) for partition in topic.partitions],
             )
@@ -169,14 +160,14 @@ def offset_for_leader_epoch(
 
 
 def _end_of_epoch(
-    context: RequestContext, topic: str, request: OffsetForLeaderEpochRequestPartition
-) -> OffsetForLeaderEpochResponsePartition:
+    context: RequestContext, topic: str, request: m.OffsetForLeaderEpochRequestPartition
+) -> m.OffsetForLeaderEpochResponsePartition:
     operation = None if context.allows(AclOperation.CLUSTER_ACTION) else AclOperation.DESCRIBE
     try:
         partition = context.leader((topic, request.partition), operation, request.current_leader_epoch)
     except NotLeader as error:
-        return OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=request.partition)
+        return m.OffsetForLeaderEpochResponsePartition(error_code=error.code, partition=request.partition)
     end = partition.end_of_epoch(request.leader_epoch)
-    return OffsetForLeaderEpochResponsePartition(
+    return m.OffsetForLeaderEpochResponsePartition(
         error_code=ErrorCode.NONE, partition=request.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )

@@ -33,17 +33,8 @@ from dataclasses import dataclass, field
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
+from ...protocol import messages as m
 from ...protocol.codec import Buffer
-from ...protocol.messages import (
-    ProduceRequest,
-    ProduceRequestPartition,
-    ProduceResponse,
-    ProduceResponseLeader,
-    ProduceResponseNodeEndpoint,
-    ProduceResponsePartition,
-    ProduceResponseRecordError,
-    ProduceResponseTopic,
-)
 from ..coordinators.transactions.verification import verify_partitions
 from ..error_responses import error_response
 from ..log.validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
@@ -66,8 +57,8 @@ class _Split:
     unverified: dict[PartitionKey, PartitionResponse] = field(default_factory=dict)
 
 
-@prepares(ProduceRequest)
-def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Iterator[LongWork]:
+@prepares(m.ProduceRequest)
+def validate_in_steps(context: RequestContext, request: m.ProduceRequest) -> Iterator[LongWork]:
     """Check the batches that may take long, if this node leads their partitions.
 
     The handler uses the results, and checks the other batches itself.
@@ -91,22 +82,22 @@ def validate_in_steps(context: RequestContext, request: ProduceRequest) -> Itera
             return
 
 
-def _last_batches(context: RequestContext, request: ProduceRequest) -> dict[PartitionKey, ProduceRequestPartition]:
+def _last_batches(context: RequestContext, request: m.ProduceRequest) -> dict[PartitionKey, m.ProduceRequestPartition]:
     """Return the batch of each partition that the client may write. Empty if no batch may take long to check.
 
     If a request names a partition several times, only the last batch is in the result.
     """
-    batches: dict[PartitionKey, ProduceRequestPartition] = {}
+    batches: dict[PartitionKey, m.ProduceRequestPartition] = {}
     if any(may_take_long(data.records) for topic in request.topic_data for data in topic.partition_data):
         for topic in request.topic_data:
-            name, error = context.topic(topic, AclOperation.WRITE, by_id=context.version >= ProduceRequest.TOPIC_IDS)
+            name, error = context.topic(topic, AclOperation.WRITE, by_id=context.version >= m.ProduceRequest.TOPIC_IDS)
             if error is ErrorCode.NONE and name not in INTERNAL_TOPICS:
                 batches |= {(name, data.index): data for data in topic.partition_data}
     return batches
 
 
-@handles(ProduceRequest)
-async def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+@handles(m.ProduceRequest)
+async def produce(context: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
     broker = context.broker
     for data in (data for topic in request.topic_data for data in topic.partition_data):
         if not is_framed(data.records):
@@ -138,8 +129,8 @@ async def _verify(context: RequestContext, transactional_id: str, split: _Split)
         context.broker,
         transactional_id,
         transactional,
-        adds=context.version >= ProduceRequest.ADDS_PARTITIONS,
-        abortable=context.version >= ProduceRequest.TRANSACTION_ABORTABLE,
+        adds=context.version >= m.ProduceRequest.ADDS_PARTITIONS,
+        abortable=context.version >= m.ProduceRequest.TRANSACTION_ABORTABLE,
     )
     for key, answer in answers.items():
         if answer.error is ErrorCode.NONE:
@@ -149,9 +140,9 @@ async def _verify(context: RequestContext, transactional_id: str, split: _Split)
             split.unverified[key] = PartitionResponse(answer.error, message=answer.error.description)
 
 
-def _split(context: RequestContext, request: ProduceRequest) -> _Split:
+def _split(context: RequestContext, request: m.ProduceRequest) -> _Split:
     split = _Split()
-    by_id = context.version >= ProduceRequest.TOPIC_IDS
+    by_id = context.version >= m.ProduceRequest.TOPIC_IDS
     for topic in request.topic_data:
         name, error = context.topic(topic, AclOperation.WRITE, by_id=by_id)
         for data in topic.partition_data:
@@ -181,20 +172,20 @@ def _parsed(records: Buffer | None, version: int) -> ProducedBatch:
 
 def _send_response(
     context: RequestContext,
-    request: ProduceRequest,
+    request: m.ProduceRequest,
     split: _Split,
     results: dict[PartitionKey, PartitionResponse],
     throttle_time_ms: int,
-) -> ProduceResponse | None:
+) -> m.ProduceResponse | None:
     # There is no response in which to report an error. As in Kafka, the client sees it as a closed connection.
     if request.acks == 0:
         _close_after_failure(split, results)
         return None
-    response = ProduceResponse(responses=[], throttle_time_ms=throttle_time_ms)
-    answers: dict[tuple[bytes, str], dict[int, ProduceResponsePartition]] = {}
+    response = m.ProduceResponse(responses=[], throttle_time_ms=throttle_time_ms)
+    answers: dict[tuple[bytes, str], dict[int, m.ProduceResponsePartition]] = {}
     for topic in request.topic_data:
         name = topic.name
-        if context.version >= ProduceRequest.TOPIC_IDS:
+        if context.version >= m.ProduceRequest.TOPIC_IDS:
             name = context.broker.metadata.topic_name(topic.topic_id) or ""
         partitions = answers.setdefault((topic.topic_id, topic.name), {})
         for data in topic.partition_data:
@@ -203,7 +194,7 @@ def _send_response(
             outcome = refused or results.get((name, data.index)) or PartitionResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
             partitions[data.index] = _partition(context, response, (name, data.index), outcome)
     response.responses = [
-        ProduceResponseTopic(name=name, topic_id=topic_id, partition_responses=[*partitions.values()])
+        m.ProduceResponseTopic(name=name, topic_id=topic_id, partition_responses=[*partitions.values()])
         for (topic_id, name), partitions in answers.items()
         if partitions
     ]
@@ -211,9 +202,9 @@ def _send_response(
 
 
 def _partition(
-    context: RequestContext, response: ProduceResponse, key: PartitionKey, outcome: PartitionResponse
-) -> ProduceResponsePartition:
-    partition = ProduceResponsePartition(
+    context: RequestContext, response: m.ProduceResponse, key: PartitionKey, outcome: PartitionResponse
+) -> m.ProduceResponsePartition:
+    partition = m.ProduceResponsePartition(
         index=key[1],
         error_code=outcome.error,
         base_offset=outcome.base_offset,
@@ -221,14 +212,14 @@ def _partition(
         log_start_offset=outcome.log_start_offset,
         error_message=outcome.message,
         record_errors=[
-            ProduceResponseRecordError(
+            m.ProduceResponseRecordError(
                 batch_index=record_error.batch_index, batch_index_error_message=record_error.message
             )
             for record_error in outcome.record_errors
         ],
     )
-    if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= ProduceRequest.LEADER_HINTS:
-        leader_types = (ProduceResponseLeader, ProduceResponseNodeEndpoint)
+    if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= m.ProduceRequest.LEADER_HINTS:
+        leader_types = (m.ProduceResponseLeader, m.ProduceResponseNodeEndpoint)
         partition.current_leader = add_leader_hint(context, key, leader_types, response.node_endpoints)
     return partition
 
@@ -241,10 +232,10 @@ def _close_after_failure(split: _Split, results: dict[PartitionKey, PartitionRes
             raise CloseConnection(f"Produce with acks=0 to {name}-{index} failed: {outcome.error.name}")
 
 
-def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def _refuse_all(context: RequestContext, request: m.ProduceRequest, code: ErrorCode) -> m.ProduceResponse:
     """Return a response in which all partitions failed. Raises CloseConnection for acks=0."""
     if request.acks == 0:
         raise CloseConnection(f"Produce with acks=0 failed: {code.name}")
     failure = error_response(request, code, context.version)
-    assert isinstance(failure, ProduceResponse)
+    assert isinstance(failure, m.ProduceResponse)
     return failure

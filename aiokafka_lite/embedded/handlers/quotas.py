@@ -14,20 +14,7 @@ from ipaddress import ip_address
 from ...acls import AclOperation
 from ...arguments import INT32_MAX, INT64_MAX, must_be
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AlterClientQuotasOperation,
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntry,
-    AlterClientQuotasResponse,
-    AlterClientQuotasResponseEntity,
-    AlterClientQuotasResponseEntry,
-    DescribeClientQuotasComponent,
-    DescribeClientQuotasEntity,
-    DescribeClientQuotasEntry,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribeClientQuotasValue,
-)
+from ...protocol import messages as m
 from ..quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, KEYS, PRODUCE, USER, Entity
 from ..request_context import RequestContext, handles
 
@@ -36,10 +23,10 @@ DEFAULT = 1
 ANY = 2
 
 
-@handles(DescribeClientQuotasRequest)
+@handles(m.DescribeClientQuotasRequest)
 def describe_client_quotas(
-    context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+    context: RequestContext, request: m.DescribeClientQuotasRequest
+) -> m.DescribeClientQuotasResponse:
     if not context.allows(AclOperation.DESCRIBE_CONFIGS):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wrong = [
@@ -50,17 +37,17 @@ def describe_client_quotas(
     if wrong:
         return _refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {wrong[0]!r}")
     entries = [
-        DescribeClientQuotasEntry(
-            entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
-            values=[DescribeClientQuotasValue(key=key, value=limits[key]) for key in _as_listed(limits)],
+        m.DescribeClientQuotasEntry(
+            entity=[m.DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
+            values=[m.DescribeClientQuotasValue(key=key, value=limits[key]) for key in _as_listed(limits)],
         )
         for entity, limits in context.broker.quota_limits
         if _matches(dict(entity), request)
     ]
-    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries)
+    return m.DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=entries)
 
 
-def _problem_of_filter(components: Sequence[DescribeClientQuotasComponent]) -> str | None:
+def _problem_of_filter(components: Sequence[m.DescribeClientQuotasComponent]) -> str | None:
     kinds = [component.entity_type for component in components]
     if "" in kinds or len(set(kinds)) != len(kinds):
         return f"each component must have another entity type, got {kinds}"
@@ -74,8 +61,8 @@ def _problem_of_filter(components: Sequence[DescribeClientQuotasComponent]) -> s
     return None
 
 
-def _refused(code: ErrorCode, message: str | None = None) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=code, error_message=message or code.description, entries=None)
+def _refused(code: ErrorCode, message: str | None = None) -> m.DescribeClientQuotasResponse:
+    return m.DescribeClientQuotasResponse(error_code=code, error_message=message or code.description, entries=None)
 
 
 def _sorted(entity: Entity) -> list[tuple[str, str | None]]:
@@ -99,13 +86,13 @@ def _java_hash(text: str) -> int:
     return code ^ (code >> 16)
 
 
-def _matches(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+def _matches(entity: dict[str, str | None], request: m.DescribeClientQuotasRequest) -> bool:
     if request.strict and len(entity) != len(request.components):
         return False
     return all(_matches_part(entity, component) for component in request.components)
 
 
-def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotasComponent) -> bool:
+def _matches_part(entity: dict[str, str | None], component: m.DescribeClientQuotasComponent) -> bool:
     if component.entity_type not in entity:
         return False
     name = entity[component.entity_type]
@@ -114,8 +101,8 @@ def _matches_part(entity: dict[str, str | None], component: DescribeClientQuotas
     return component.match_type == ANY or name == component.match
 
 
-@handles(AlterClientQuotasRequest, requires=AclOperation.ALTER_CONFIGS)
-def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+@handles(m.AlterClientQuotasRequest, requires=AclOperation.ALTER_CONFIGS)
+def alter_client_quotas(context: RequestContext, request: m.AlterClientQuotasRequest) -> m.AlterClientQuotasResponse:
     entries = []
     counts = Counter(map(_entity_of, request.entries))
     by_entity = {_entity_of(entry): entry for entry in request.entries}
@@ -126,25 +113,25 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
         if problem is None and not request.validate_only:
             _apply(context, entry)
         entries.append(
-            AlterClientQuotasResponseEntry(
+            m.AlterClientQuotasResponseEntry(
                 error_code=ErrorCode.NONE if problem is None else ErrorCode.INVALID_REQUEST,
                 error_message=problem,
                 entity=[
-                    AlterClientQuotasResponseEntity(entity_type=kind, entity_name=name)
+                    m.AlterClientQuotasResponseEntity(entity_type=kind, entity_name=name)
                     for kind, name in _sorted(entity)
                 ],
             )
         )
     context.broker.controller.metadata_changed()
-    return AlterClientQuotasResponse(entries=entries)
+    return m.AlterClientQuotasResponse(entries=entries)
 
 
-def _entity_of(entry: AlterClientQuotasRequestEntry) -> Entity:
+def _entity_of(entry: m.AlterClientQuotasRequestEntry) -> Entity:
     """Return the entity; as in Kafka, the last name of each type counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
-def _wrong_entity(entry: AlterClientQuotasRequestEntry) -> str | None:
+def _wrong_entity(entry: m.AlterClientQuotasRequestEntry) -> str | None:
     kinds = {part.entity_type for part in entry.entity}
     if not kinds or not (kinds <= {USER, CLIENT_ID} or kinds == {IP}):
         return f"an entity of {sorted(kinds)} cannot have quotas"
@@ -156,7 +143,7 @@ def _wrong_entity(entry: AlterClientQuotasRequestEntry) -> str | None:
     return None
 
 
-def _wrong_change(entry: AlterClientQuotasRequestEntry) -> str | None:
+def _wrong_change(entry: m.AlterClientQuotasRequestEntry) -> str | None:
     if len({change.key for change in entry.ops}) != len(entry.ops):
         return "each quota must be named once"
     of_address = any(part.entity_type == IP for part in entry.entity)
@@ -173,7 +160,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _wrong_value(change: AlterClientQuotasOperation, of_address: bool) -> str | None:
+def _wrong_value(change: m.AlterClientQuotasOperation, of_address: bool) -> str | None:
     if change.key not in KEYS or (change.key == CONNECTIONS) is not of_address:
         return f"unknown quota {change.key!r}"
     if not change.value > 0:
@@ -185,7 +172,7 @@ def _wrong_value(change: AlterClientQuotasOperation, of_address: bool) -> str | 
     return None
 
 
-def _apply(context: RequestContext, entry: AlterClientQuotasRequestEntry) -> None:
+def _apply(context: RequestContext, entry: m.AlterClientQuotasRequestEntry) -> None:
     limits = context.broker.quota_limits
     entity = _entity_of(entry)
     for change in entry.ops:

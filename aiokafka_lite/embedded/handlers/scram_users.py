@@ -11,42 +11,30 @@ from collections import Counter
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    MOST_SCRAM_ITERATIONS,
-    SCRAM_MECHANISMS,
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-    CredentialInfo,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from ...protocol import messages as m
 from ...protocol.sasl.scram import FEWEST_ITERATIONS
 from ..metadata.controller import Refused
 from ..request_context import RequestContext, handles
 from ..security.scram_users import ScramUsers
 
-_NUMBERS = {mechanism: number for number, mechanism in SCRAM_MECHANISMS.items()}
+_NUMBERS = {mechanism: number for number, mechanism in m.SCRAM_MECHANISMS.items()}
 
 
-@handles(DescribeUserScramCredentialsRequest, requires=AclOperation.DESCRIBE)
+@handles(m.DescribeUserScramCredentialsRequest, requires=AclOperation.DESCRIBE)
 def describe_users(
-    context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+    context: RequestContext, request: m.DescribeUserScramCredentialsRequest
+) -> m.DescribeUserScramCredentialsResponse:
     credentials = context.broker.scram_users.describe()
     counts = Counter(user.name for user in request.users or ()) or dict.fromkeys(credentials, 1)
-    return DescribeUserScramCredentialsResponse(
+    return m.DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         results=[_described(name, count, credentials.get(name)) for name, count in counts.items()],
     )
 
 
-def _described(name: str, count: int, iterations: dict[str, int] | None) -> DescribeUserScramCredentialsResult:
-    result = DescribeUserScramCredentialsResult(
+def _described(name: str, count: int, iterations: dict[str, int] | None) -> m.DescribeUserScramCredentialsResult:
+    result = m.DescribeUserScramCredentialsResult(
         user=name, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
     )
     if count > 1:
@@ -57,20 +45,20 @@ def _described(name: str, count: int, iterations: dict[str, int] | None) -> Desc
         result.error_message = f"user {name!r} has no SCRAM credential"
     else:
         result.credential_infos = [
-            CredentialInfo(mechanism=_NUMBERS[mechanism], iterations=number)
+            m.CredentialInfo(mechanism=_NUMBERS[mechanism], iterations=number)
             for mechanism, number in sorted(iterations.items())
         ]
     return result
 
 
-@handles(AlterUserScramCredentialsRequest, requires=AclOperation.ALTER)
+@handles(m.AlterUserScramCredentialsRequest, requires=AclOperation.ALTER)
 def alter_users(
-    context: RequestContext, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+    context: RequestContext, request: m.AlterUserScramCredentialsRequest
+) -> m.AlterUserScramCredentialsResponse:
     users = context.broker.scram_users
-    accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
+    accepted: dict[str, m.ScramCredentialDeletion | m.ScramCredentialUpsertion] = {}
     refused: dict[str, Refused] = {}
-    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    changes: list[m.ScramCredentialDeletion | m.ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     for change in changes:
         if change.name in refused:
             continue
@@ -86,33 +74,33 @@ def alter_users(
     context.broker.controller.metadata_changed()
     results = [_result(name, ErrorCode.NONE, None) for name in accepted]
     results += [_result(name, refusal.code, str(refusal)) for name, refusal in refused.items()]
-    return AlterUserScramCredentialsResponse(results=results)
+    return m.AlterUserScramCredentialsResponse(results=results)
 
 
-def _result(name: str, code: ErrorCode, message: str | None) -> AlterUserScramCredentialsResult:
-    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+def _result(name: str, code: ErrorCode, message: str | None) -> m.AlterUserScramCredentialsResult:
+    return m.AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
 
 
-def _check(users: ScramUsers, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+def _check(users: ScramUsers, change: m.ScramCredentialDeletion | m.ScramCredentialUpsertion) -> None:
     """Raise Refused unless the credential can be set or removed."""
-    mechanism = SCRAM_MECHANISMS.get(change.mechanism)
+    mechanism = m.SCRAM_MECHANISMS.get(change.mechanism)
     if not change.name:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the name of a user must not be empty")
     if mechanism is None:
         raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {change.mechanism}")
-    if isinstance(change, ScramCredentialDeletion):
+    if isinstance(change, m.ScramCredentialDeletion):
         if users.get(change.name, mechanism) is None:
             raise Refused(ErrorCode.RESOURCE_NOT_FOUND, f"user {change.name!r} has no credential for {mechanism}")
-    elif not FEWEST_ITERATIONS <= change.iterations <= MOST_SCRAM_ITERATIONS:
-        text = f"iterations must be from {FEWEST_ITERATIONS} to {MOST_SCRAM_ITERATIONS}, got {change.iterations}"
+    elif not FEWEST_ITERATIONS <= change.iterations <= m.MOST_SCRAM_ITERATIONS:
+        text = f"iterations must be from {FEWEST_ITERATIONS} to {m.MOST_SCRAM_ITERATIONS}, got {change.iterations}"
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
     elif not change.salted_password:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password must not be empty")
 
 
-def _apply(users: ScramUsers, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
-    mechanism = SCRAM_MECHANISMS[change.mechanism]
-    if isinstance(change, ScramCredentialDeletion):
+def _apply(users: ScramUsers, change: m.ScramCredentialDeletion | m.ScramCredentialUpsertion) -> None:
+    mechanism = m.SCRAM_MECHANISMS[change.mechanism]
+    if isinstance(change, m.ScramCredentialDeletion):
         users.remove(change.name, mechanism)
     else:
         users.set(change.name, mechanism, change.iterations, change.salt, change.salted_password)

@@ -14,20 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    ShareAcknowledgementBatch,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareAcknowledgeResponsePartition,
-    ShareAcknowledgeResponseTopic,
-    ShareAcquiredRecords,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareFetchResponsePartition,
-    ShareFetchResponseTopic,
-    ShareLeader,
-    ShareNodeEndpoint,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.assignors import TopicIdPartition
 from ..coordinators.share.group import LONGEST_MEMBER_ID
 from ..coordinators.share.partition import Acknowledgement, AcknowledgeType, BadAcknowledgement
@@ -45,8 +32,8 @@ Outcome = tuple[ErrorCode, str | None]
 NONE: Outcome = (ErrorCode.NONE, None)
 
 
-@handles(ShareFetchRequest, feature=SHARE_VERSION)
-async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+@handles(m.ShareFetchRequest, feature=SHARE_VERSION)
+async def share_fetch(context: RequestContext, request: m.ShareFetchRequest) -> m.ShareFetchResponse:
     group_id, member_id = request.group_id, request.member_id
     batches = _batches(request)
     error = _refusal(context, group_id, member_id) or _wrong_request(request, batches)
@@ -68,7 +55,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
         if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
             return _failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, after the acknowledgements
         fetched = await _fetch(context, request, group_id, member_id, session)
-    response = ShareFetchResponse(
+    response = m.ShareFetchResponse(
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
         responses=[],
@@ -89,7 +76,7 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
 
 async def _fetch(
     context: RequestContext,
-    request: ShareFetchRequest,
+    request: m.ShareFetchRequest,
     group_id: str,
     member_id: str,
     session: ShareSession,
@@ -122,8 +109,8 @@ async def _fetch(
     return fetched
 
 
-@handles(ShareAcknowledgeRequest, feature=SHARE_VERSION)
-def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+@handles(m.ShareAcknowledgeRequest, feature=SHARE_VERSION)
+def share_acknowledge(context: RequestContext, request: m.ShareAcknowledgeRequest) -> m.ShareAcknowledgeResponse:
     group_id, member_id = request.group_id, request.member_id
     error = _refusal(context, group_id, member_id)
     if error is not ErrorCode.NONE or group_id is None or member_id is None:
@@ -137,7 +124,7 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
     outcomes = _acknowledge(context, group_id, member_id, _batches(request), with_renewals=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         context.broker.shares.release(group_id, member_id, session.partitions)
-    response = ShareAcknowledgeResponse(
+    response = m.ShareAcknowledgeResponse(
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=context.broker.shares.lock_duration_ms(group_id),
         responses=[],
@@ -145,8 +132,8 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
     )
     for (topic_id, index), (code, message) in outcomes.items():
         if not response.responses or response.responses[-1].topic_id != topic_id:
-            response.responses.append(ShareAcknowledgeResponseTopic(topic_id=topic_id, partitions=[]))
-        partition = ShareAcknowledgeResponsePartition(partition_index=index, error_code=code, error_message=message)
+            response.responses.append(m.ShareAcknowledgeResponseTopic(topic_id=topic_id, partitions=[]))
+        partition = m.ShareAcknowledgeResponsePartition(partition_index=index, error_code=code, error_message=message)
         partition.current_leader = _leader_hint(context, response.node_endpoints, (topic_id, index), code)
         response.responses[-1].partitions.append(partition)
     return response
@@ -163,12 +150,12 @@ def _refusal(context: RequestContext, group_id: str | None, member_id: str | Non
     return ErrorCode.NONE
 
 
-def _failed_fetch(error: ErrorCode) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[])
+def _failed_fetch(error: ErrorCode) -> m.ShareFetchResponse:
+    return m.ShareFetchResponse(error_code=error, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[])
 
 
-def _failed_acknowledge(error: ErrorCode) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error, responses=[], node_endpoints=[])
+def _failed_acknowledge(error: ErrorCode) -> m.ShareAcknowledgeResponse:
+    return m.ShareAcknowledgeResponse(error_code=error, responses=[], node_endpoints=[])
 
 
 def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> ShareSession:
@@ -180,7 +167,7 @@ def _session(context: RequestContext, key: tuple[str, str], epoch: int) -> Share
 
 
 def _wrong_request(
-    request: ShareFetchRequest, batches: Mapping[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]
+    request: m.ShareFetchRequest, batches: Mapping[TopicIdPartition, Sequence[m.ShareAcknowledgementBatch]]
 ) -> ErrorCode:
     """Return the error of the request as a whole; NONE if it is accepted."""
     limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
@@ -191,8 +178,8 @@ def _wrong_request(
 
 
 def _batches(
-    request: ShareFetchRequest | ShareAcknowledgeRequest,
-) -> dict[TopicIdPartition, Sequence[ShareAcknowledgementBatch]]:
+    request: m.ShareFetchRequest | m.ShareAcknowledgeRequest,
+) -> dict[TopicIdPartition, Sequence[m.ShareAcknowledgementBatch]]:
     return {
         (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
@@ -204,7 +191,7 @@ def _acknowledge(
     context: RequestContext,
     group_id: str,
     member_id: str,
-    batches: dict[TopicIdPartition, Sequence[ShareAcknowledgementBatch]],
+    batches: dict[TopicIdPartition, Sequence[m.ShareAcknowledgementBatch]],
     *,
     with_renewals: bool,
 ) -> dict[TopicIdPartition, Outcome]:
@@ -235,7 +222,7 @@ def _acknowledge(
     return outcomes
 
 
-def _are_valid(batches: Sequence[ShareAcknowledgementBatch], *, with_renewals: bool) -> bool:
+def _are_valid(batches: Sequence[m.ShareAcknowledgementBatch], *, with_renewals: bool) -> bool:
     """Return whether the batches are in order, and each has known types: one, or one for each offset."""
     last = -1
     kinds = {kind for kind in AcknowledgeType if with_renewals or kind is not AcknowledgeType.RENEW}
@@ -251,14 +238,14 @@ def _are_valid(batches: Sequence[ShareAcknowledgementBatch], *, with_renewals: b
 
 def _add_fetched(
     context: RequestContext,
-    response: ShareFetchResponse,
+    response: m.ShareFetchResponse,
     key: TopicIdPartition,
     fetched: ShareFetched,
     outcome: Outcome,
 ) -> None:
     if not response.responses or response.responses[-1].topic_id != key[0]:
-        response.responses.append(ShareFetchResponseTopic(topic_id=key[0], partitions=[]))
-    partition = ShareFetchResponsePartition(
+        response.responses.append(m.ShareFetchResponseTopic(topic_id=key[0], partitions=[]))
+    partition = m.ShareFetchResponsePartition(
         partition_index=key[1],
         error_code=fetched.error,
         error_message=fetched.message,
@@ -266,7 +253,7 @@ def _add_fetched(
         acknowledge_error_message=outcome[1],
         records=fetched.records,
         acquired_records=[
-            ShareAcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            m.ShareAcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in fetched.acquired
         ],
     )
@@ -275,10 +262,10 @@ def _add_fetched(
 
 
 def _leader_hint(
-    context: RequestContext, endpoints: list[ShareNodeEndpoint], key: TopicIdPartition, error: int
-) -> ShareLeader:
+    context: RequestContext, endpoints: list[m.ShareNodeEndpoint], key: TopicIdPartition, error: int
+) -> m.ShareLeader:
     """Return the leader for a member that asked the wrong broker, and add its address to the ``endpoints``."""
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return ShareLeader()
+        return m.ShareLeader()
     name = context.broker.metadata.topic_name(key[0]) or ""
-    return add_leader_hint(context, (name, key[1]), (ShareLeader, ShareNodeEndpoint), endpoints)
+    return add_leader_hint(context, (name, key[1]), (m.ShareLeader, m.ShareNodeEndpoint), endpoints)

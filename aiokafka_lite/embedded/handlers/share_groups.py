@@ -9,18 +9,7 @@ from __future__ import annotations
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    ShareGroupDescribeAssignment,
-    ShareGroupDescribeGroup,
-    ShareGroupDescribeMember,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-    ShareGroupDescribeTopicPartitions,
-    ShareGroupHeartbeatAssignment,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-    ShareGroupHeartbeatTopicPartitions,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.share.group import ASSIGNOR, JOIN_EPOCH, LEAVE_EPOCH, LONGEST_MEMBER_ID, ShareHeartbeat, ShareMember
 from ..metadata.features import SHARE_VERSION
@@ -28,17 +17,17 @@ from ..request_context import RequestContext, handles
 from .group_admin import DESCRIBED_TOPICS, check_described_topics, describe_each
 
 
-@handles(ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
+@handles(m.ShareGroupHeartbeatRequest, feature=SHARE_VERSION)
 async def share_group_heartbeat(
-    context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> ShareGroupHeartbeatResponse:
+    context: RequestContext, request: m.ShareGroupHeartbeatRequest
+) -> m.ShareGroupHeartbeatResponse:
     try:
         _check(context, request)
         groups = context.broker.share_groups
         if request.member_epoch == LEAVE_EPOCH:
             groups.leave(request.group_id, request.member_id)
             await context.broker.groups.until_replicated(request.group_id)
-            return ShareGroupHeartbeatResponse(
+            return m.ShareGroupHeartbeatResponse(
                 error_code=ErrorCode.NONE,
                 member_id=request.member_id,
                 member_epoch=LEAVE_EPOCH,
@@ -56,26 +45,26 @@ async def share_group_heartbeat(
         member_id, epoch, assigned = member.member_id, member.epoch, member.take_assignment()
         await context.broker.groups.until_replicated(request.group_id)
     except GroupRefusal as refusal:
-        return ShareGroupHeartbeatResponse(
+        return m.ShareGroupHeartbeatResponse(
             error_code=refusal.error, error_message=refusal.text, member_epoch=0, heartbeat_interval_ms=0
         )
-    return ShareGroupHeartbeatResponse(
+    return m.ShareGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         member_id=member_id,
         member_epoch=epoch,
         heartbeat_interval_ms=groups.number(request.group_id, "share.heartbeat.interval.ms"),
         assignment=None
         if assigned is None
-        else ShareGroupHeartbeatAssignment(
+        else m.ShareGroupHeartbeatAssignment(
             topic_partitions=[
-                ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+                m.ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in by_topic(sorted(assigned)).items()
             ]
         ),
     )
 
 
-def _check(context: RequestContext, request: ShareGroupHeartbeatRequest) -> None:
+def _check(context: RequestContext, request: m.ShareGroupHeartbeatRequest) -> None:
     """Raise GroupRefusal unless the client may send this heartbeat to this broker."""
     group_id, topics = request.group_id, request.subscribed_topic_names
     if not context.allows_group(AclOperation.READ, group_id):
@@ -105,10 +94,10 @@ def require_share_group(context: RequestContext, group_id: str) -> None:
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
 
-@handles(ShareGroupDescribeRequest, feature=SHARE_VERSION)
-def share_group_describe(context: RequestContext, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+@handles(m.ShareGroupDescribeRequest, feature=SHARE_VERSION)
+def share_group_describe(context: RequestContext, request: m.ShareGroupDescribeRequest) -> m.ShareGroupDescribeResponse:
     described = [
-        ShareGroupDescribeGroup(
+        m.ShareGroupDescribeGroup(
             error_code=ErrorCode.NONE,
             group_id=group_id,
             group_state="",
@@ -120,10 +109,10 @@ def share_group_describe(context: RequestContext, request: ShareGroupDescribeReq
         for group_id in request.group_ids
     ]
     describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
-    return ShareGroupDescribeResponse(groups=described)
+    return m.ShareGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, described: ShareGroupDescribeGroup) -> None:
+def _describe(context: RequestContext, described: m.ShareGroupDescribeGroup) -> None:
     require_share_group(context, described.group_id)
     group = context.broker.share_groups.replicated(described.group_id)
     if group is None:
@@ -137,17 +126,17 @@ def _describe(context: RequestContext, described: ShareGroupDescribeGroup) -> No
     described.members = [_member(context, member) for member in group.members.values()]
 
 
-def _member(context: RequestContext, member: ShareMember) -> ShareGroupDescribeMember:
-    return ShareGroupDescribeMember(
+def _member(context: RequestContext, member: ShareMember) -> m.ShareGroupDescribeMember:
+    return m.ShareGroupDescribeMember(
         member_id=member.member_id,
         rack_id=member.rack_id,
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        assignment=ShareGroupDescribeAssignment(
+        assignment=m.ShareGroupDescribeAssignment(
             topic_partitions=[
-                ShareGroupDescribeTopicPartitions(
+                m.ShareGroupDescribeTopicPartitions(
                     topic_id=topic_id,
                     topic_name=context.broker.metadata.topic_name(topic_id) or "",
                     partitions=partitions,

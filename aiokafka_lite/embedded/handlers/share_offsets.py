@@ -12,22 +12,7 @@ from collections.abc import Iterable
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    AlterShareGroupOffsetsResponsePartition,
-    AlterShareGroupOffsetsResponseTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsResponseTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsResponse,
-    DescribeShareGroupOffsetsResponseGroup,
-    DescribeShareGroupOffsetsResponsePartition,
-    DescribeShareGroupOffsetsResponseTopic,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..coordinators.groups.heartbeat_group import GroupRefusal
 from ..coordinators.share.group import ShareGroup, ShareGroupState
@@ -38,17 +23,17 @@ from .share_groups import require_share_group
 UNKNOWN = "This server does not host this topic-partition."
 
 
-@handles(DescribeShareGroupOffsetsRequest, feature=SHARE_VERSION)
+@handles(m.DescribeShareGroupOffsetsRequest, feature=SHARE_VERSION)
 def describe_share_group_offsets(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_described(context, group) for group in request.groups])
+    context: RequestContext, request: m.DescribeShareGroupOffsetsRequest
+) -> m.DescribeShareGroupOffsetsResponse:
+    return m.DescribeShareGroupOffsetsResponse(groups=[_described(context, group) for group in request.groups])
 
 
 def _described(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequestGroup
-) -> DescribeShareGroupOffsetsResponseGroup:
-    response = DescribeShareGroupOffsetsResponseGroup(group_id=request.group_id, topics=[], error_code=ErrorCode.NONE)
+    context: RequestContext, request: m.DescribeShareGroupOffsetsRequestGroup
+) -> m.DescribeShareGroupOffsetsResponseGroup:
+    response = m.DescribeShareGroupOffsetsResponseGroup(group_id=request.group_id, topics=[], error_code=ErrorCode.NONE)
     with refusal_in(response):
         if not context.allows_group(AclOperation.DESCRIBE, request.group_id):
             raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -67,7 +52,7 @@ def _described(
 
 
 def _require_partitions(
-    context: RequestContext, group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic]
+    context: RequestContext, group_id: str, topics: Iterable[m.DescribeShareGroupOffsetsRequestTopic]
 ) -> None:
     """Raise GroupRefusal for a request that Kafka's share coordinator refuses with UNKNOWN_SERVER_ERROR."""
     for topic in topics:
@@ -77,40 +62,40 @@ def _require_partitions(
 
 
 def _merged(
-    topics: Iterable[DescribeShareGroupOffsetsRequestTopic],
-) -> list[DescribeShareGroupOffsetsRequestTopic]:
+    topics: Iterable[m.DescribeShareGroupOffsetsRequestTopic],
+) -> list[m.DescribeShareGroupOffsetsRequestTopic]:
     """Return each topic, and each of its partitions, once."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
     return [
-        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
+        m.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
         for name, partitions in named.items()
     ]
 
 
-def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[DescribeShareGroupOffsetsRequestTopic]:
+def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[m.DescribeShareGroupOffsetsRequestTopic]:
     """Return all topics of a group, with their partitions."""
     partitions = () if group is None else sorted(group.states)
     named = ((context.broker.metadata.topic_name(topic_id), index) for topic_id, index in partitions)
     topics = by_topic((name, index) for name, index in named if name is not None)
     return [
-        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes) for name, indexes in topics.items()
+        m.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes) for name, indexes in topics.items()
     ]
 
 
 def _described_topic(
     context: RequestContext,
     group: ShareGroup | None,
-    request: DescribeShareGroupOffsetsRequestTopic,
+    request: m.DescribeShareGroupOffsetsRequestTopic,
     *,
     is_allowed: bool,
-) -> DescribeShareGroupOffsetsResponseTopic:
+) -> m.DescribeShareGroupOffsetsResponseTopic:
     topic = context.broker.metadata.topics.get(request.topic_name) if is_allowed else None
     topic_id = ZERO_UUID if topic is None else topic.topic_id
     partitions = []
     for index in request.partitions:
-        partition = DescribeShareGroupOffsetsResponsePartition(
+        partition = m.DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=-1, leader_epoch=0, error_code=ErrorCode.NONE
         )
         state = None if group is None else group.states.get((topic_id, index))
@@ -123,17 +108,17 @@ def _described_topic(
             partition.leader_epoch = topic.partitions[index].leader_epoch
             partition.lag = -1 if end is None else end - state.start_offset - state.delivery_complete_count
         partitions.append(partition)
-    return DescribeShareGroupOffsetsResponseTopic(
+    return m.DescribeShareGroupOffsetsResponseTopic(
         topic_name=request.topic_name, topic_id=topic_id, partitions=partitions
     )
 
 
-@handles(AlterShareGroupOffsetsRequest, feature=SHARE_VERSION)
+@handles(m.AlterShareGroupOffsetsRequest, feature=SHARE_VERSION)
 def alter_share_group_offsets(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> AlterShareGroupOffsetsResponse:
-    response = AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
-    answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    context: RequestContext, request: m.AlterShareGroupOffsetsRequest
+) -> m.AlterShareGroupOffsetsResponse:
+    response = m.AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
+    answers: dict[str, m.AlterShareGroupOffsetsResponseTopic] = {}
     groups = context.broker.share_groups
     with refusal_in(response):
         _require_idle(context, request.group_id, AclOperation.READ)
@@ -141,11 +126,13 @@ def alter_share_group_offsets(
             registered = context.broker.metadata.topics.get(topic.topic_name)
             is_allowed = context.allows_topic(AclOperation.READ, topic.topic_name)
             topic_id = registered.topic_id if registered is not None and is_allowed else ZERO_UUID
-            answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=[])
+            answer = m.AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name, topic_id=topic_id, partitions=[]
+            )
             answer = answers.setdefault(topic.topic_name, answer)
             for partition in topic.partitions:
                 index = partition.partition_index
-                result = AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=ErrorCode.NONE)
+                result = m.AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=ErrorCode.NONE)
                 with refusal_in(result):
                     _check_topic(context, topic.topic_name)
                     if context.broker.metadata.partition_state((topic.topic_name, index)) is None:
@@ -176,17 +163,17 @@ def _require_idle(context: RequestContext, group_id: str, operation: AclOperatio
     return group
 
 
-@handles(DeleteShareGroupOffsetsRequest, feature=SHARE_VERSION)
+@handles(m.DeleteShareGroupOffsetsRequest, feature=SHARE_VERSION)
 def delete_share_group_offsets(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse:
-    response = DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
+    context: RequestContext, request: m.DeleteShareGroupOffsetsRequest
+) -> m.DeleteShareGroupOffsetsResponse:
+    response = m.DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=[])
     with refusal_in(response):
         group = _require_idle(context, request.group_id, AclOperation.DELETE)
         if group is None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         for name in dict.fromkeys(topic.topic_name for topic in request.topics):
-            result = DeleteShareGroupOffsetsResponseTopic(
+            result = m.DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name, topic_id=ZERO_UUID, error_code=ErrorCode.NONE, error_message=None
             )
             with refusal_in(result):

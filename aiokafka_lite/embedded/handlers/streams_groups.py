@@ -12,25 +12,7 @@ from collections.abc import Collection, Iterable
 from ...acls import AclOperation
 from ...arguments import by_topic
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    StreamsEndpoint,
-    StreamsEndpointPartitions,
-    StreamsGroupDescribeAssignment,
-    StreamsGroupDescribeGroup,
-    StreamsGroupDescribeMember,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-    StreamsGroupDescribeSubtopology,
-    StreamsGroupDescribeTopology,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    StreamsKeyValue,
-    StreamsStatus,
-    StreamsSubtopology,
-    StreamsTopicInfo,
-    StreamsTopicPartitions,
-    StreamsTopology,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.heartbeat_group import JOIN, LEAVE, GroupRefusal
 from ..coordinators.streams.assignor import Tasks
 from ..coordinators.streams.group import StreamsAnswer, StreamsGroup, StreamsHeartbeat
@@ -47,10 +29,10 @@ from .topics import check_new_partitions
 LEAVE_STATIC = -2
 
 
-@handles(StreamsGroupHeartbeatRequest, feature=STREAMS_VERSION)
+@handles(m.StreamsGroupHeartbeatRequest, feature=STREAMS_VERSION)
 async def streams_group_heartbeat(
-    context: RequestContext, request: StreamsGroupHeartbeatRequest
-) -> StreamsGroupHeartbeatResponse:
+    context: RequestContext, request: m.StreamsGroupHeartbeatRequest
+) -> m.StreamsGroupHeartbeatResponse:
     groups = context.broker.groups
     try:
         _check_permissions(context, request)
@@ -75,15 +57,15 @@ async def streams_group_heartbeat(
         return response
     response = _response(answer.member_id, answer.epoch)
     response.heartbeat_interval_ms = groups.heartbeat_interval_ms(request.group_id, "streams")
-    response.status = [StreamsStatus(status_code=item.code, status_detail=item.detail) for item in status]
+    response.status = [m.StreamsStatus(status_code=item.code, status_detail=item.detail) for item in status]
     if answer.tasks is not None:
         response.active_tasks = task_ids(answer.tasks.active)
         response.standby_tasks, response.warmup_tasks = task_ids(answer.tasks.standby), []
     response.endpoint_information_epoch = answer.endpoint_epoch
     if answer.endpoints is not None:
         response.partitions_by_user_endpoint = [
-            StreamsEndpointPartitions(
-                user_endpoint=StreamsEndpoint(host=host, port=port),
+            m.StreamsEndpointPartitions(
+                user_endpoint=m.StreamsEndpoint(host=host, port=port),
                 active_partitions=_topic_partitions(active),
                 standby_partitions=_topic_partitions(standby),
             )
@@ -92,8 +74,8 @@ async def streams_group_heartbeat(
     return response
 
 
-def _response(member_id: str, epoch: int) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(
+def _response(member_id: str, epoch: int) -> m.StreamsGroupHeartbeatResponse:
+    return m.StreamsGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         member_id=member_id,
         member_epoch=epoch,
@@ -105,11 +87,13 @@ def _response(member_id: str, epoch: int) -> StreamsGroupHeartbeatResponse:
     )
 
 
-def _topic_partitions(keys: Iterable[PartitionKey]) -> list[StreamsTopicPartitions]:
-    return [StreamsTopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(sorted(keys)).items()]
+def _topic_partitions(keys: Iterable[PartitionKey]) -> list[m.StreamsTopicPartitions]:
+    return [
+        m.StreamsTopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(sorted(keys)).items()
+    ]
 
 
-def _check_permissions(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> None:
+def _check_permissions(context: RequestContext, request: m.StreamsGroupHeartbeatRequest) -> None:
     """Raise GroupRefusal unless the client may use this group, and topics of these names."""
     if not context.allows_group(AclOperation.READ, request.group_id):
         raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
@@ -128,13 +112,13 @@ def _check_permissions(context: RequestContext, request: StreamsGroupHeartbeatRe
         raise GroupRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
-def _all_topics(topology: StreamsTopology) -> set[str]:
+def _all_topics(topology: m.StreamsTopology) -> set[str]:
     return required_topics(topology).union(
         *(subtopology.repartition_sink_topics for subtopology in topology.subtopologies)
     )
 
 
-def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
+def _check_request(request: m.StreamsGroupHeartbeatRequest) -> None:
     """Raise GroupRefusal, with Kafka's texts, for a request that is invalid in every group."""
     epoch, topology = request.member_epoch, request.topology
     subtopologies = [] if topology is None else topology.subtopologies
@@ -168,7 +152,7 @@ def _check_request(request: StreamsGroupHeartbeatRequest) -> None:
     _check_changelogs(subtopologies)
 
 
-def _check_changelogs(subtopologies: Iterable[StreamsSubtopology]) -> None:
+def _check_changelogs(subtopologies: Iterable[m.StreamsSubtopology]) -> None:
     """Raise GroupRefusal for a changelog with a number of partitions: its subtopology decides it."""
     for changelog in (info for subtopology in subtopologies for info in subtopology.state_changelog_topics):
         if changelog.partitions != 0:
@@ -179,7 +163,7 @@ def _check_changelogs(subtopologies: Iterable[StreamsSubtopology]) -> None:
             )
 
 
-def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
+def _heartbeat(context: RequestContext, request: m.StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
     owned = None
     if request.active_tasks is not None and request.standby_tasks is not None:
         owned = Tasks(from_task_ids(request.active_tasks), from_task_ids(request.standby_tasks))
@@ -219,7 +203,7 @@ def _with_missing_topics(context: RequestContext, answer: StreamsAnswer) -> list
     return [item._replace(detail=item.detail + problem) if item.code is missing else item for item in answer.status]
 
 
-def _create_topics(context: RequestContext, topics: Collection[tuple[StreamsTopicInfo, int]]) -> list[str]:
+def _create_topics(context: RequestContext, topics: Collection[tuple[m.StreamsTopicInfo, int]]) -> list[str]:
     """Create internal topics, with their numbers of partitions. Returns the failures."""
     try:
         check_new_partitions(context, (count for _, count in topics))
@@ -228,7 +212,7 @@ def _create_topics(context: RequestContext, topics: Collection[tuple[StreamsTopi
     return [failure for info, count in topics if (failure := _create(context, info, count)) is not None]
 
 
-def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) -> str | None:
+def _create(context: RequestContext, info: m.StreamsTopicInfo, partitions: int) -> str | None:
     """Create an internal topic. Returns the reason if that failed, else None."""
     try:
         context.broker.controller.create_topic(
@@ -243,21 +227,21 @@ def _create(context: RequestContext, info: StreamsTopicInfo, partitions: int) ->
     return None
 
 
-@handles(StreamsGroupDescribeRequest, feature=STREAMS_VERSION)
+@handles(m.StreamsGroupDescribeRequest, feature=STREAMS_VERSION)
 def streams_group_describe(
-    context: RequestContext, request: StreamsGroupDescribeRequest
-) -> StreamsGroupDescribeResponse:
+    context: RequestContext, request: m.StreamsGroupDescribeRequest
+) -> m.StreamsGroupDescribeResponse:
     described = [
-        StreamsGroupDescribeGroup(
+        m.StreamsGroupDescribeGroup(
             error_code=ErrorCode.NONE, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0, members=[]
         )
         for group_id in request.group_ids
     ]
     describe_each(context, described, _describe, with_operations=request.include_authorized_operations)
-    return StreamsGroupDescribeResponse(groups=described)
+    return m.StreamsGroupDescribeResponse(groups=described)
 
 
-def _describe(context: RequestContext, described: StreamsGroupDescribeGroup) -> None:
+def _describe(context: RequestContext, described: m.StreamsGroupDescribeGroup) -> None:
     group = context.broker.groups.replicated_group(described.group_id)
     if not isinstance(group, StreamsGroup):
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, missing_text(context, described.group_id, "streams"))
@@ -269,13 +253,13 @@ def _describe(context: RequestContext, described: StreamsGroupDescribeGroup) -> 
     described.members = [_member(group, member) for member in group.members.values()]
 
 
-def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
+def _topology(group: StreamsGroup) -> m.StreamsGroupDescribeTopology:
     configured = group.configured
     partitions = {} if configured is None or configured.status is not None else configured.partitions
 
-    def sized(topics: Iterable[StreamsTopicInfo]) -> list[StreamsTopicInfo]:
+    def sized(topics: Iterable[m.StreamsTopicInfo]) -> list[m.StreamsTopicInfo]:
         return [
-            StreamsTopicInfo(
+            m.StreamsTopicInfo(
                 name=topic.name,
                 partitions=partitions.get(topic.name, topic.partitions),
                 replication_factor=topic.replication_factor,
@@ -284,10 +268,10 @@ def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
             for topic in topics
         ]
 
-    return StreamsGroupDescribeTopology(
+    return m.StreamsGroupDescribeTopology(
         epoch=group.topology.epoch,
         subtopologies=[
-            StreamsGroupDescribeSubtopology(
+            m.StreamsGroupDescribeSubtopology(
                 subtopology_id=subtopology.subtopology_id,
                 source_topics=sorted(subtopology.source_topics),
                 repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
@@ -299,9 +283,9 @@ def _topology(group: StreamsGroup) -> StreamsGroupDescribeTopology:
     )
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> StreamsGroupDescribeMember:
+def _member(group: StreamsGroup, member: StreamsMember) -> m.StreamsGroupDescribeMember:
     endpoint = member.endpoint
-    return StreamsGroupDescribeMember(
+    return m.StreamsGroupDescribeMember(
         member_id=member.member_id,
         member_epoch=member.epoch,
         rack_id=member.rack_id,
@@ -309,8 +293,8 @@ def _member(group: StreamsGroup, member: StreamsMember) -> StreamsGroupDescribeM
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=None if endpoint is None else StreamsEndpoint(host=endpoint[0], port=endpoint[1]),
-        client_tags=[StreamsKeyValue(key=key, value=value) for key, value in member.tags.items()],
+        user_endpoint=None if endpoint is None else m.StreamsEndpoint(host=endpoint[0], port=endpoint[1]),
+        client_tags=[m.StreamsKeyValue(key=key, value=value) for key, value in member.tags.items()],
         task_offsets=[],
         task_end_offsets=[],
         assignment=_assignment(member.tasks),
@@ -319,7 +303,7 @@ def _member(group: StreamsGroup, member: StreamsMember) -> StreamsGroupDescribeM
     )
 
 
-def _assignment(tasks: Tasks) -> StreamsGroupDescribeAssignment:
-    return StreamsGroupDescribeAssignment(
+def _assignment(tasks: Tasks) -> m.StreamsGroupDescribeAssignment:
+    return m.StreamsGroupDescribeAssignment(
         active_tasks=task_ids(tasks.active), standby_tasks=task_ids(tasks.standby), warmup_tasks=[]
     )

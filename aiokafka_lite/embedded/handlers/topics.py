@@ -15,21 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ...acls import AclOperation
 from ...arguments import must_be
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..metadata.controller import Refused, require_time
 from ..metadata.topics import Topic
@@ -40,12 +26,12 @@ MAX_NEW_PARTITIONS = 10_000
 """The largest number of partitions that one request may create, as in Kafka."""
 
 
-@handles(CreateTopicsRequest)
-def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+@handles(m.CreateTopicsRequest)
+def create_topics(context: RequestContext, request: m.CreateTopicsRequest) -> m.CreateTopicsResponse:
     require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
-    results: list[CreatableTopicResult] = []
-    allowed: list[CreatableTopic] = []
+    results: list[m.CreatableTopicResult] = []
+    allowed: list[m.CreatableTopic] = []
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
             if counts[name] > 1:
@@ -58,16 +44,16 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Crea
     names = {topic.name for topic in allowed} - context.broker.controller.topics.keys()
     for topic in allowed:
         try:
-            _check_quota(context, strict=context.version >= CreateTopicsRequest.STRICT_QUOTA)
+            _check_quota(context, strict=context.version >= m.CreateTopicsRequest.STRICT_QUOTA)
             created = _create(context, topic, names, validate_only=request.validate_only)
             _count(context, 0 if request.validate_only else len(created.partitions))
             results.append(_created(context, created))
         except Refused as refusal:
             results.append(_not_created(topic.name, refusal))
-    return CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
+    return m.CreateTopicsResponse(throttle_time_ms=context.throttle_ms, topics=results)
 
 
-def _check_records(context: RequestContext, topics: Sequence[CreatableTopic]) -> None:
+def _check_records(context: RequestContext, topics: Sequence[m.CreatableTopic]) -> None:
     """Raise Refused if the topics have too many partitions, or if the valid topics need too many records.
 
     Kafka's controller writes one record for each topic, each setting and each partition.
@@ -95,8 +81,8 @@ def check_new_partitions(context: RequestContext, numbers: Iterable[int]) -> int
     return total
 
 
-def _not_created(name: str, refusal: Refused) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal))
+def _not_created(name: str, refusal: Refused) -> m.CreatableTopicResult:
+    return m.CreatableTopicResult(name=name, error_code=refusal.code, error_message=str(refusal))
 
 
 def _check_quota(context: RequestContext, *, strict: bool) -> None:
@@ -120,7 +106,9 @@ def _allow(context: RequestContext, operation: AclOperation, name: str, *, by_cl
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.name} is denied on topic {name!r}")
 
 
-def _create(context: RequestContext, request: CreatableTopic, beside: Collection[str], *, validate_only: bool) -> Topic:
+def _create(
+    context: RequestContext, request: m.CreatableTopic, beside: Collection[str], *, validate_only: bool
+) -> Topic:
     assignments = [(assignment.partition_index, assignment.broker_ids) for assignment in request.assignments] or None
     nulls = [config.name for config in request.configs if config.value is None]
     return context.broker.controller.create_topic(
@@ -134,8 +122,8 @@ def _create(context: RequestContext, request: CreatableTopic, beside: Collection
     )
 
 
-def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
-    result = CreatableTopicResult(
+def _created(context: RequestContext, topic: Topic) -> m.CreatableTopicResult:
+    result = m.CreatableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE, error_message=None
     )
     if not context.allows_topic(AclOperation.DESCRIBE_CONFIGS, topic.name):
@@ -143,20 +131,20 @@ def _created(context: RequestContext, topic: Topic) -> CreatableTopicResult:
         return result
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
-    if context.version >= CreateTopicsRequest.RETURNS_CONFIGS:
+    if context.version >= m.CreateTopicsRequest.RETURNS_CONFIGS:
         layers = context.broker.controller.settings.layers(str(context.broker.node_id))
         in_force = [(name, topic_synonyms(name, topic.configs, layers)[0]) for name in TOPIC_KEYS]
         result.configs = [
-            CreatableTopicConfigs(name=name, value=synonym.value, config_source=synonym.source)
+            m.CreatableTopicConfigs(name=name, value=synonym.value, config_source=synonym.source)
             for name, synonym in in_force
         ]
     return result
 
 
-@handles(DeleteTopicsRequest)
-def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+@handles(m.DeleteTopicsRequest)
+def delete_topics(context: RequestContext, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
     require_time(request.timeout_ms)
-    topics = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    topics = request.topics or [m.DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((topic.name, topic.topic_id) for topic in topics)
     by_both = _named_by_both(context, topics)
     names_of_both = set(by_both.values())
@@ -164,7 +152,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
     for topic in topics:
         if topic.name in names_of_both or topic.topic_id in by_both:
             continue
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
+        result = m.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
         with refusal_in(result):
             _check_deletion(context, topic)
             count = counts.pop((topic.name, topic.topic_id), 0)
@@ -172,13 +160,13 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Dele
                 continue
             if count > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names the topic {count} times")
-            _check_quota(context, strict=context.version >= DeleteTopicsRequest.STRICT_QUOTA)
+            _check_quota(context, strict=context.version >= m.DeleteTopicsRequest.STRICT_QUOTA)
             _delete(context, result)
         responses.append(result)
-    return DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
+    return m.DeleteTopicsResponse(throttle_time_ms=context.throttle_ms, responses=responses)
 
 
-def _named_by_both(context: RequestContext, topics: Iterable[DeleteTopicState]) -> dict[bytes, str]:
+def _named_by_both(context: RequestContext, topics: Iterable[m.DeleteTopicState]) -> dict[bytes, str]:
     """Return the topics that a request names by name and by id: names by id."""
     named = {topic.name for topic in topics}
     names = {
@@ -187,18 +175,18 @@ def _named_by_both(context: RequestContext, topics: Iterable[DeleteTopicState]) 
     return {topic_id: name for topic_id, name in names.items() if name is not None and name in named}
 
 
-def _check_deletion(context: RequestContext, topic: DeleteTopicState) -> None:
+def _check_deletion(context: RequestContext, topic: m.DeleteTopicState) -> None:
     """Raise Refused if topics cannot be deleted, or if the request gives both name and id of a topic, or neither."""
     if not context.broker.settings.enabled("delete.topic.enable"):
-        disabled = context.version >= DeleteTopicsRequest.DELETION_DISABLED
+        disabled = context.version >= m.DeleteTopicsRequest.DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
         raise Refused(code, "topic deletion is disabled (delete.topic.enable)")
     if (topic.name is None) == (topic.topic_id == ZERO_UUID):
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic must have either a name or an id")
 
 
-def _refused_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
-    return DeletableTopicResult(
+def _refused_by_both(topic_id: bytes, name: str) -> m.DeletableTopicResult:
+    return m.DeletableTopicResult(
         name=name,
         topic_id=topic_id,
         error_code=ErrorCode.INVALID_REQUEST,
@@ -206,7 +194,7 @@ def _refused_by_both(topic_id: bytes, name: str) -> DeletableTopicResult:
     )
 
 
-def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
+def _delete(context: RequestContext, result: m.DeletableTopicResult) -> None:
     """Delete the topic that a result is about, and fill in the result. Raises Refused."""
     broker, name = context.broker, result.name
     if name is None:
@@ -221,18 +209,18 @@ def _delete(context: RequestContext, result: DeletableTopicResult) -> None:
     _count(context, len(topic.partitions))
 
 
-@handles(CreatePartitionsRequest)
-def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+@handles(m.CreatePartitionsRequest)
+def create_partitions(context: RequestContext, request: m.CreatePartitionsRequest) -> m.CreatePartitionsResponse:
     require_time(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     results = []
     total = 0
     for name, topic in {topic.name: topic for topic in request.topics}.items():
-        result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
+        result = m.CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         with refusal_in(result):
             if counts[name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} {counts[name]} times")
-            _check_quota(context, strict=context.version >= CreatePartitionsRequest.STRICT_QUOTA)
+            _check_quota(context, strict=context.version >= m.CreatePartitionsRequest.STRICT_QUOTA)
             new = _new_partitions(context, topic)
             is_too_many = total + new > MAX_NEW_PARTITIONS
             if not is_too_many or topic.assignments is not None:  # a wrong assignment is an error of its own
@@ -242,16 +230,16 @@ def create_partitions(context: RequestContext, request: CreatePartitionsRequest)
                 limit = f"<= {MAX_NEW_PARTITIONS} in a request"
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, must_be("new partitions", limit, total))
         results.append(result)
-    return CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
+    return m.CreatePartitionsResponse(throttle_time_ms=context.throttle_ms, results=results)
 
 
-def _new_partitions(context: RequestContext, topic: CreatePartitionsTopic) -> int:
+def _new_partitions(context: RequestContext, topic: m.CreatePartitionsTopic) -> int:
     """Return the number of partitions to add to a topic. Raises Refused."""
     _allow(context, AclOperation.ALTER, topic.name, by_cluster=False)
     return max(0, topic.count - len(context.broker.controller.require(topic.name).partitions))
 
 
-def _add_partitions(context: RequestContext, topic: CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
+def _add_partitions(context: RequestContext, topic: m.CreatePartitionsTopic, new: int, *, validate_only: bool) -> None:
     assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
     context.broker.controller.create_partitions(topic.name, topic.count, assignments, validate_only=validate_only)
     _count(context, 0 if validate_only else new)

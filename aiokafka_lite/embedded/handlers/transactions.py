@@ -18,34 +18,7 @@ from collections.abc import Iterable, Sequence
 from ...acls import AclOperation, AclResourceType
 from ...arguments import by_topic
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from ..coordinators.transactions.markers import append_marker
 from ..coordinators.transactions.transaction import (
@@ -68,8 +41,8 @@ def fenced(error: ErrorCode, *, says_fenced: bool) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
 
 
-@handles(InitProducerIdRequest)
-async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+@handles(m.InitProducerIdRequest)
+async def init_producer_id(context: RequestContext, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
     old = (request.producer_id, request.producer_epoch)
     if refusal := _producer_refusal(context, request):
         return _producer_response(refusal)
@@ -88,11 +61,11 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
     if result.error is ErrorCode.NONE:
         return _producer_response(ErrorCode.NONE, result.producer_id, result.producer_epoch)
     return _producer_response(
-        fenced(result.error, says_fenced=context.version >= InitProducerIdRequest.PRODUCER_FENCED)
+        fenced(result.error, says_fenced=context.version >= m.InitProducerIdRequest.PRODUCER_FENCED)
     )
 
 
-def _producer_refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode:
+def _producer_refusal(context: RequestContext, request: m.InitProducerIdRequest) -> ErrorCode:
     """Return the error if access is denied. A client that may write to any topic may have a producer id."""
     if request.transactional_id is not None:
         if context.allows_transaction(AclOperation.WRITE, request.transactional_id):
@@ -105,17 +78,17 @@ def _producer_refusal(context: RequestContext, request: InitProducerIdRequest) -
 
 def _producer_response(
     code: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_EPOCH
-) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)
+) -> m.InitProducerIdResponse:
+    return m.InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
 
-@handles(AddPartitionsToTxnRequest)
-async def add_partitions(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+@handles(m.AddPartitionsToTxnRequest)
+async def add_partitions(context: RequestContext, request: m.AddPartitionsToTxnRequest) -> m.AddPartitionsToTxnResponse:
     # Only brokers use these versions: they ask on behalf of their clients (KIP-890).
-    if context.version >= AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
+    if context.version >= m.AddPartitionsToTxnRequest.MANY_TRANSACTIONS:
         if not context.allows(AclOperation.CLUSTER_ACTION):
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return AddPartitionsToTxnResponse(
+            return m.AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return m.AddPartitionsToTxnResponse(
             results_by_transaction=[await _add_for_broker(context, transaction) for transaction in request.transactions]
         )
     transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
@@ -128,14 +101,14 @@ async def add_partitions(context: RequestContext, request: AddPartitionsToTxnReq
     else:
         producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         error = await context.broker.transactions.add_partitions(transactional_id, producer, errors, GENERATION_1)
-        says_fenced = context.version >= AddPartitionsToTxnRequest.PRODUCER_FENCED
+        says_fenced = context.version >= m.AddPartitionsToTxnRequest.PRODUCER_FENCED
         errors = dict.fromkeys(errors, fenced(error, says_fenced=says_fenced))
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(topics, errors))
+    return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(topics, errors))
 
 
 async def _add_for_broker(
-    context: RequestContext, transaction: AddPartitionsToTxnTransaction
-) -> AddPartitionsToTxnResult:
+    context: RequestContext, transaction: m.AddPartitionsToTxnTransaction
+) -> m.AddPartitionsToTxnResult:
     errors = _check_topics(context, transaction.topics, for_client=False)
     if any(errors.values()):
         errors = {key: error or ErrorCode.OPERATION_NOT_ATTEMPTED for key, error in errors.items()}
@@ -146,13 +119,13 @@ async def _add_for_broker(
             errors,
             verify_only=transaction.verify_only,
         )
-    return AddPartitionsToTxnResult(
+    return m.AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id, topic_results=_by_topic(transaction.topics, errors)
     )
 
 
 def _check_topics(
-    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], *, for_client: bool
+    context: RequestContext, topics: Iterable[m.AddPartitionsToTxnTopic], *, for_client: bool
 ) -> dict[PartitionKey, ErrorCode]:
     """Return the error of each partition. A broker that asks for a client has authorized the client."""
     errors: dict[PartitionKey, ErrorCode] = {}
@@ -169,13 +142,15 @@ def _check_topics(
 
 
 def _by_topic(
-    topics: Iterable[AddPartitionsToTxnTopic], errors: dict[PartitionKey, ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
+    topics: Iterable[m.AddPartitionsToTxnTopic], errors: dict[PartitionKey, ErrorCode]
+) -> list[m.AddPartitionsToTxnTopicResult]:
     return [
-        AddPartitionsToTxnTopicResult(
+        m.AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
+                m.AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=errors[topic.name, index]
+                )
                 for index in topic.partitions
             ],
         )
@@ -183,8 +158,8 @@ def _by_topic(
     ]
 
 
-@handles(AddOffsetsToTxnRequest)
-async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+@handles(m.AddOffsetsToTxnRequest)
+async def add_offsets(context: RequestContext, request: m.AddOffsetsToTxnRequest) -> m.AddOffsetsToTxnResponse:
     if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not context.allows_group(AclOperation.READ, request.group_id):
@@ -199,40 +174,40 @@ async def add_offsets(context: RequestContext, request: AddOffsetsToTxnRequest) 
             [(OFFSETS_TOPIC, index)],
             GENERATION_1,
         )
-        error = fenced(error, says_fenced=context.version >= AddOffsetsToTxnRequest.PRODUCER_FENCED)
-    return AddOffsetsToTxnResponse(error_code=error)
+        error = fenced(error, says_fenced=context.version >= m.AddOffsetsToTxnRequest.PRODUCER_FENCED)
+    return m.AddOffsetsToTxnResponse(error_code=error)
 
 
-@handles(EndTxnRequest)
-async def end_transaction(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+@handles(m.EndTxnRequest)
+async def end_transaction(context: RequestContext, request: m.EndTxnRequest) -> m.EndTxnResponse:
     if not context.allows_transaction(AclOperation.WRITE, request.transactional_id):
-        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    bumps = context.version >= EndTxnRequest.EPOCH_BUMP
+        return m.EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    bumps = context.version >= m.EndTxnRequest.EPOCH_BUMP
     result = await context.broker.transactions.end(
         request.transactional_id,
         (request.producer_id, request.producer_epoch),
         commit=request.committed,
         generation=GENERATION_2 if bumps else GENERATION_1,
     )
-    error = fenced(result.error, says_fenced=context.version >= EndTxnRequest.PRODUCER_FENCED)
-    return EndTxnResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
+    error = fenced(result.error, says_fenced=context.version >= m.EndTxnRequest.PRODUCER_FENCED)
+    return m.EndTxnResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
 
-@handles(WriteTxnMarkersRequest)
-async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+@handles(m.WriteTxnMarkersRequest)
+async def write_markers(context: RequestContext, request: m.WriteTxnMarkersRequest) -> m.WriteTxnMarkersResponse:
     results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
         if marker.topics:
             await _write(context, marker, results.setdefault(marker.producer_id, {}))
-    return WriteTxnMarkersResponse(
+    return m.WriteTxnMarkersResponse(
         markers=[
-            WritableTxnMarkerResult(
+            m.WritableTxnMarkerResult(
                 producer_id=producer_id,
                 topics=[
-                    WritableTxnMarkerTopicResult(
+                    m.WritableTxnMarkerTopicResult(
                         name=name,
                         partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                            m.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
                             for index, error in partitions.items()
                         ],
                     )
@@ -244,7 +219,9 @@ async def write_markers(context: RequestContext, request: WriteTxnMarkersRequest
     )
 
 
-async def _write(context: RequestContext, request: WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]) -> None:
+async def _write(
+    context: RequestContext, request: m.WritableTxnMarker, results: dict[str, dict[int, ErrorCode]]
+) -> None:
     """Append a marker, and put the result of each partition into ``results``, over the results of earlier markers."""
     marker = Marker(
         request.producer_id,
@@ -270,14 +247,14 @@ async def _write(context: RequestContext, request: WritableTxnMarker, results: d
             partitions[index] = error
 
 
-@handles(DescribeTransactionsRequest)
-def describe(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
+@handles(m.DescribeTransactionsRequest)
+def describe(context: RequestContext, request: m.DescribeTransactionsRequest) -> m.DescribeTransactionsResponse:
+    return m.DescribeTransactionsResponse(
         transaction_states=[_described(context, transactional_id) for transactional_id in request.transactional_ids]
     )
 
 
-def _described(context: RequestContext, transactional_id: str) -> DescribedTransaction:
+def _described(context: RequestContext, transactional_id: str) -> m.DescribedTransaction:
     coordinator = context.broker.transactions
     transaction = coordinator.get(transactional_id)
     error = coordinator.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
@@ -286,7 +263,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
     if error is ErrorCode.NONE and transaction is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     if error is not ErrorCode.NONE or transaction is None:
-        return DescribedTransaction(
+        return m.DescribedTransaction(
             error_code=error,
             transactional_id=transactional_id,
             transaction_state="",
@@ -297,7 +274,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
             topics=[],
         )
     visible = [key for key in sorted(transaction.partitions) if context.allows_topic(AclOperation.DESCRIBE, key[0])]
-    return DescribedTransaction(
+    return m.DescribedTransaction(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
         transaction_state=transaction.state.wire_name,
@@ -306,15 +283,15 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
         topics=[
-            DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in by_topic(visible).items()
+            m.DescribedTransactionTopic(topic=name, partitions=indexes) for name, indexes in by_topic(visible).items()
         ],
     )
 
 
-@handles(ListTransactionsRequest)
-def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+@handles(m.ListTransactionsRequest)
+def list_transactions(context: RequestContext, request: m.ListTransactionsRequest) -> m.ListTransactionsResponse:
     states = {state.wire_name for state in TransactionState}
-    response = ListTransactionsResponse(
+    response = m.ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in states],
         transaction_states=[],
@@ -334,7 +311,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
             return response
         names = [name for name in names if matches(pattern, name)]
     response.transaction_states = [
-        ListedTransaction(
+        m.ListedTransaction(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,
             transaction_state=transaction.state.wire_name,
@@ -345,7 +322,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     return response
 
 
-def _is_wanted(transaction: TransactionMetadata, request: ListTransactionsRequest, now_ms: int) -> bool:
+def _is_wanted(transaction: TransactionMetadata, request: m.ListTransactionsRequest, now_ms: int) -> bool:
     filters: Sequence[tuple[bool, bool]] = (
         (bool(request.state_filters), transaction.state.wire_name in request.state_filters),
         (bool(request.producer_id_filters), transaction.producer_id in request.producer_id_filters),
