@@ -44,18 +44,9 @@ from .resets import Reset, ResetOffset, read_offsets, write_offsets
 from .results import ItemsFailed, Results
 from .share_groups import ShareGroupDescription, ShareGroups, ShareMemberDescription, ShareOffset
 from .tokens import DelegationToken, Tokens
-from .topics import (
-    CreatedSetting,
-    CreatedTopic,
-    NewTopic,
-    PartitionDescription,
-    TopicDescription,
-    TopicListing,
-    TopicPages,
-    Topics,
-    create_topic,
-    delete_topics,
-)
+from .topic_descriptions import PartitionDescription, TopicDescription, TopicListing
+from .topic_pages import TopicPages
+from .topics import CreatedSetting, CreatedTopic, NewTopic, Topics, create_topic, delete_topics
 from .transactions import (
     FencedProducer,
     HangingTransaction,

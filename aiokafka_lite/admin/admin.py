@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
-from ..aio.service import Component
+from ..aio.component import Component
 from ..cluster.client import Client
 from ..method_names import ADMIN, named_elsewhere
 from ..net.connector import Connector

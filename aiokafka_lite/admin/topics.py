@@ -3,20 +3,19 @@
 Changes go to the controller. Descriptions come from any broker. Its metadata may be a moment old: a new topic may be
 missing, and a deleted topic may still be listed.
 
-- Topics can be deleted by id since Kafka 2.8, and described by id since Kafka 3.1.
-- Pages use DescribeTopicPartitions (KIP-966) if a broker has it. Otherwise one Metadata response is cut into pages.
+Topics can be deleted by id since Kafka 2.8, and described by id since Kafka 3.1.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..cluster.topics import check_topic_name
-from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, UnsupportedVersion, error_for
+from ..errors import ErrorCode, KafkaError, UnsupportedVersion
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -28,28 +27,18 @@ from ..protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestTopic,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    TopicPartitionCursor,
 )
-from ..protocol.schema import ZERO_UUID
 from .calls import Calls
 from .configs import ConfigSource, SettingValue, setting_text
 from .peer import Peer, answer_of
 from .results import Results
 from .settling import Rules
+from .topic_descriptions import TopicDescription, TopicListing, describe_by_id, describe_named, uuid_of
+from .topic_pages import TopicPages
 
 if TYPE_CHECKING:
     from ..cluster.client import Client
-
-TOPICS_PER_REQUEST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,44 +95,6 @@ class CreatedTopic:
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, CreatedSetting] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicListing:
-    """A listed topic. ``topic_id`` is None before Kafka 2.8."""
-
-    name: str
-    topic_id: uuid.UUID | None
-    partitions: int
-    is_internal: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
-    """A partition: broker ids of its leader (None if it has none) and its replicas, the preferred leader first.
-
-    ``eligible_leaders`` may become leaders although they are not in sync (KIP-966). ``last_known_eligible`` were
-    eligible before they failed. Only ``pages`` returns the two fields, since Kafka 4.0; otherwise they are None.
-    """
-
-    partition: int
-    leader: int | None
-    leader_epoch: int | None
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-    offline: tuple[int, ...]
-    eligible_leaders: tuple[int, ...] | None = None
-    last_known_eligible: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic and its partitions in order of their numbers. A page may have only some of the partitions."""
-
-    name: str
-    topic_id: uuid.UUID | None
-    is_internal: bool
-    partitions: tuple[PartitionDescription, ...]
 
 
 class Topics:
@@ -262,7 +213,7 @@ class Topics:
         async def ask(peer: Peer) -> tuple[TopicListing, ...]:
             answer = await peer.send(MetadataRequest(topics=None))
             return tuple(
-                TopicListing(topic.name or "", _uuid(topic.topic_id), len(topic.partitions), topic.is_internal)
+                TopicListing(topic.name or "", uuid_of(topic.topic_id), len(topic.partitions), topic.is_internal)
                 for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
                 if internal or not topic.is_internal
             )
@@ -282,11 +233,11 @@ class Topics:
             by_id = [item for item in items if isinstance(item, uuid.UUID)]
             answers: dict[str | uuid.UUID, TopicDescription | KafkaError] = {}
             if named:
-                answers.update(await _describe_named(peer, named))
+                answers.update(await describe_named(peer, named))
             if by_id:
                 try:
                     peer.require(MetadataRequest.BY_TOPIC_ID, "describing topics by id")
-                    answers.update(await _describe_by_id(peer, by_id))
+                    answers.update(await describe_by_id(peer, by_id))
                 except UnsupportedVersion as error:
                     answers.update(dict.fromkeys(by_id, error))
             return answers
@@ -305,118 +256,6 @@ class Topics:
         """
         named = None if topics is None else sorted(arguments.names(topics, "topic"))
         return TopicPages(self._calls, named, arguments.whole("size", size, 1), timeout)
-
-
-class TopicPages:
-    """An iterator over pages. A cancelled ``anext`` loses no page: the next call asks for the same page."""
-
-    def __init__(self, calls: Calls, names: Sequence[str] | None, size: int, timeout: float | None) -> None:
-        self._calls = calls
-        self._names = names
-        self._size = size
-        self._timeout = timeout
-        self._cursor: TopicPartitionCursor | None = None
-        # The part of a response that is not returned yet, if the broker does not know pages.
-        self._rest: list[TopicDescription] | None = None
-        self._over = False
-
-    def __aiter__(self) -> TopicPages:
-        return self
-
-    async def __anext__(self) -> tuple[TopicDescription, ...]:
-        while not self._over:
-            page = await self._next()
-            if page:
-                return page
-        raise StopAsyncIteration
-
-    async def _next(self) -> tuple[TopicDescription, ...]:
-        if self._rest:
-            return self._cut()
-        deadline = self._calls.deadline(self._timeout)
-        return await self._calls.one("describing a page of topics", self._calls.any_broker, self._ask, deadline)
-
-    async def _ask(self, peer: Peer) -> tuple[TopicDescription, ...]:
-        # An empty list of names would ask for all topics.
-        if not peer.speaks(DescribeTopicPartitionsRequest) or self._names == []:
-            return await self._ask_for_all(peer)
-        cursor = self._cursor
-        names = [name for name in self._names or () if cursor is None or name >= cursor.topic_name]
-        request = DescribeTopicPartitionsRequest(
-            topics=[DescribeTopicPartitionsRequestTopic(name=name) for name in names],
-            response_partition_limit=self._size,
-            cursor=cursor,
-        )
-        answer = await peer.send(request)
-        _check_progress(cursor, answer)
-        page = []
-        for topic in answer.topics:
-            if topic.error_code and not (cursor is not None and topic.error_code in _DELETED):
-                raise error_for(topic.error_code, f"describing topic {topic.name!r}")
-            if not topic.error_code:
-                page.append(_description(topic))
-        self._cursor = answer.next_cursor
-        self._over = answer.next_cursor is None
-        return tuple(page)
-
-    async def _ask_for_all(self, peer: Peer) -> tuple[TopicDescription, ...]:
-        """Ask for all topics in one request, for a broker without pages, and cut the response into pages."""
-        answers = await _describe_named(peer, self._names)
-        described = []
-        for answer in answers.values():
-            if not isinstance(answer, KafkaError):
-                described.append(answer)
-            elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _DELETED:
-                raise answer
-        # During an upgrade a newer broker may have returned the first pages. Leave out the part before its cursor.
-        self._rest = [_from(topic, self._cursor) for topic in sorted(described, key=lambda topic: topic.name)]
-        return self._cut()
-
-    def _cut(self) -> tuple[TopicDescription, ...]:
-        page, room = [], self._size
-        rest = self._rest or []
-        while rest and room:
-            first = rest.pop(0)
-            page.append(_part(first, first.partitions[:room]))
-            if len(first.partitions) > room:
-                rest.insert(0, _part(first, first.partitions[room:]))
-            room -= min(room, len(first.partitions))
-        self._over = not rest
-        return tuple(topic for topic in page if topic.partitions)
-
-
-_DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-def _check_progress(cursor: TopicPartitionCursor | None, answer: DescribeTopicPartitionsResponse) -> None:
-    """Raise ProtocolError for an empty page, or if the next page does not begin after the start of this page.
-
-    Without this check, the client would ask such a broker for pages without end.
-    """
-    following = answer.next_cursor
-    if following is None:
-        return
-    begin = ("", -1) if cursor is None else (cursor.topic_name, cursor.partition_index)
-    if not answer.topics or (following.topic_name, following.partition_index) <= begin:
-        raise ProtocolError(
-            f"a page of {len(answer.topics)} topics ends at partition {following.partition_index} of topic"
-            f" {following.topic_name!r}, which is not after the start of this page"
-        )
-
-
-def _part(topic: TopicDescription, partitions: tuple[PartitionDescription, ...]) -> TopicDescription:
-    return TopicDescription(topic.name, topic.topic_id, topic.is_internal, partitions)
-
-
-def _from(topic: TopicDescription, cursor: TopicPartitionCursor | None) -> TopicDescription:
-    """Return the part of the topic that is not before the cursor."""
-    if cursor is None or topic.name > cursor.topic_name:
-        return topic
-    if topic.name < cursor.topic_name:
-        return _part(topic, ())
-    return _part(
-        topic, tuple(partition for partition in topic.partitions if partition.partition >= cursor.partition_index)
-    )
 
 
 # Requests.
@@ -501,73 +340,6 @@ def _nothing(item: object) -> None:
 # Responses.
 
 
-async def _describe_named(peer: Peer, names: Sequence[str] | None) -> dict[str, TopicDescription | KafkaError]:
-    """Describe topics by name, all if None. A request names some hundreds of topics, to bound the response."""
-    if names is None:
-        answer = await peer.send(MetadataRequest(topics=None))
-        return {topic.name or "": _described(topic, topic.name) for topic in answer.topics}
-    answers: dict[str, TopicDescription | KafkaError] = {}
-    sendable = []
-    for name in names:
-        try:
-            check_topic_name(name)
-            sendable.append(name)
-        except KafkaError as error:
-            answers[name] = error
-    for first in range(0, len(sendable), TOPICS_PER_REQUEST):
-        topics = [MetadataRequestTopic(name=name) for name in sendable[first : first + TOPICS_PER_REQUEST]]
-        answer = await peer.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
-        answers |= {topic.name or "": _described(topic, topic.name) for topic in answer.topics}
-    return answers
-
-
-async def _describe_by_id(peer: Peer, ids: Sequence[uuid.UUID]) -> dict[str | uuid.UUID, TopicDescription | KafkaError]:
-    topics = [MetadataRequestTopic(topic_id=topic_id.bytes, name=None) for topic_id in ids]
-    answer = await peer.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
-    return {
-        uuid.UUID(bytes=topic.topic_id): _described(topic, uuid.UUID(bytes=topic.topic_id)) for topic in answer.topics
-    }
-
-
-def _described(topic: MetadataResponseTopic, name_or_id: object) -> TopicDescription | KafkaError:
-    if topic.error_code:
-        return error_for(topic.error_code, f"describing topic {name_or_id}")
-    return _description(topic)
-
-
-def _description(topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic) -> TopicDescription:
-    partitions = sorted(
-        (_partition(partition) for partition in topic.partitions), key=lambda partition: partition.partition
-    )
-    return TopicDescription(topic.name or "", _uuid(topic.topic_id), topic.is_internal, tuple(partitions))
-
-
-def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
-    described = PartitionDescription(
-        partition=partition.partition_index,
-        leader=partition.leader_id if partition.leader_id >= 0 else None,
-        leader_epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
-        replicas=tuple(partition.replica_nodes),
-        in_sync=tuple(partition.isr_nodes),
-        offline=tuple(partition.offline_replicas),
-    )
-    if isinstance(partition, MetadataResponsePartition):
-        return described
-    return replace(
-        described,
-        eligible_leaders=_tuple(partition.eligible_leader_replicas),
-        last_known_eligible=_tuple(partition.last_known_elr),
-    )
-
-
-def _tuple(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if numbers is None else tuple(numbers)
-
-
-def _uuid(data: bytes) -> uuid.UUID | None:
-    return None if data == ZERO_UUID else uuid.UUID(bytes=bytes(data))
-
-
 def _created(result: CreatableTopicResult) -> CreatedTopic:
     configs = None
     if result.configs is not None and result.num_partitions >= 0:
@@ -579,7 +351,7 @@ def _created(result: CreatableTopicResult) -> CreatedTopic:
         }
     return CreatedTopic(
         result.name,
-        _uuid(result.topic_id),
+        uuid_of(result.topic_id),
         result.num_partitions if result.num_partitions >= 0 else None,
         result.replication_factor if result.replication_factor >= 0 else None,
         configs,

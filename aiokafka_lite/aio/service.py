@@ -21,22 +21,20 @@ a task first: the task works for other callers too.
 Rule 6: A component belongs to the event loop and to the process of its ``start()``. In a forked process, every call
 raises IllegalStateError, and the tasks do not continue (``aio/forks.py``).
 
-A component derives from ``Component``, whose only public parts are ``start``, ``close``, ``state`` and ``async with``.
-The machinery is in a ``Service`` that the component holds: it calls ``self._service.check()`` and so on.
+A component derives from ``Component`` (``aio/component.py``), and calls ``self._service.check()`` and so on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from enum import Enum
 from threading import get_ident
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 import anyio
 
@@ -331,7 +329,8 @@ class Service:
     @property
     def is_abandoned(self) -> bool:
         """Whether the service runs and no other service owns it, so that only its component can close it."""
-        return self._state in _UP and not self._is_attached and not self.is_inherited
+        # At the exit of the interpreter, the names of this module may be None already.
+        return _UP is not None and self._state in _UP and not self._is_attached and not self.is_inherited
 
     def describe_start(self, timeout: float) -> str:
         """Return the text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
@@ -505,90 +504,6 @@ def _describe_late_start(services: list[Service], timeout: float) -> str:
     """Return the first text that one of the services has, or a general text about the first service."""
     texts = (service.describe_start(timeout) for service in services)
     return next(filter(None, texts), f"{services[0]!r} did not start within {timeout:g} s")
-
-
-class NotCopyable:
-    """The base of objects that own connections and tasks. A copy would share them with the original."""
-
-    def __reduce__(self) -> NoReturn:
-        name = type(self).__name__
-        raise TypeError(f"{name} cannot be pickled or copied, as it has connections and tasks: create another one")
-
-
-class Component(NotCopyable):
-    """The public side of a component with tasks: ``async with``, or ``start()`` and ``close()``, and its ``state``.
-
-    A subclass implements ``_on_start`` and ``_on_close`` and uses ``self._service`` for everything else.
-    """
-
-    def __init__(self) -> None:
-        self._service = Service(self, self._on_start, self._on_close, self._describe_late_start)
-
-    async def _on_start(self) -> None:
-        """Prepare the component for use."""
-
-    async def _on_close(self) -> None:
-        """End in an orderly way: flush records, leave the group."""
-
-    def _describe_late_start(self, timeout: float) -> str:
-        """Return the error of a start that exceeded ``timeout`` seconds; empty if the component has no special text."""
-        return ""
-
-    @property
-    def state(self) -> ServiceState:
-        return self._service.state
-
-    async def start(self, timeout: float | None = None) -> None:
-        """Start the component within ``timeout`` seconds (``api_timeout`` by default).
-
-        Raises KafkaTimeout, or the error that prevented the start. After an error or a cancellation, no task and no
-        connection remains.
-        """
-        await self._service.start(timeout)
-
-    def __del__(self) -> None:
-        service = self.__dict__.get("_service")  # the attribute is missing if the constructor raised early
-        # At the exit of the interpreter, the names of this module may be None already.
-        if service is not None and _UP is not None and service.is_abandoned:
-            warnings.warn(
-                f"unclosed {type(self).__name__}: use it in 'async with', or await its close()",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
-
-    async def close(self, timeout: float | None = None) -> None:
-        """Close in an orderly way within ``timeout`` seconds (3 by default), then cancel the remaining tasks.
-
-        May be called more than once, from any task of the event loop. If the call is cancelled, all tasks are cancelled
-        at once. Raises the exception that ended the component, if any, and KafkaTimeout if a task resists cancellation.
-        """
-        await self._service.close(timeout)
-
-    async def _close_after_error(self) -> None:
-        """Close when the body of ``async with`` has raised."""
-        await self.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-            return
-        try:
-            await self._close_after_error()
-        except Exception as failure:  # noqa: BLE001 - the exception of the body is the one to raise
-            # The body may raise the error of a failed task in an exception group. ``close`` raises it alone.
-            is_expected = unwrapped(failure) is unwrapped(error) or self._service.is_inherited
-            if not is_expected:
-                logger.warning("%r failed to close after %r: %r", self, error, failure)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.state.name}>"
 
 
 async def _wait_for(event: LightEvent, timeout: float) -> bool:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from ..aio.component import Component
 from ..aio.deadline import deadline
 from ..aio.loop_delay import LoopDelay
 from ..aio.outages import Outages
 from ..aio.retry import Backoff
 from ..aio.runtime import Runtime
-from ..aio.service import Component, Service
+from ..aio.service import Service
 from ..arguments import check_timeout, in_seconds
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose

@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
+from ..aio.component import Component
 from ..aio.runtime import Runtime, wall_clock
-from ..aio.service import Component
 from ..arguments import check_timeout, must_be
 from ..arguments import marked as checked_mark
 from ..arguments import partition as checked_partition

@@ -15,9 +15,10 @@ from functools import partial
 from os import PathLike
 from typing import Any, TypeVar
 
+from ..aio.component import Component
 from ..aio.deadline import deadline
 from ..aio.memory_pipe import MemoryTransport, memory_pipe
-from ..aio.service import NOT_STARTED, Component
+from ..aio.service import NOT_STARTED
 from ..arguments import check_wait, is_whole, must_be, plural, text, whole
 from ..errors import ErrorCode, IllegalStateError
 from ..protocol.schema import Request

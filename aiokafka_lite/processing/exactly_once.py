@@ -40,9 +40,10 @@ from typing import Any, Generic, Self
 import anyio
 
 from ..aio import forks
+from ..aio.component import Component
 from ..aio.pace import Pace
 from ..aio.retry import Backoff, is_retriable
-from ..aio.service import Component, ServiceState
+from ..aio.service import ServiceState
 from ..arguments import must_be, plural, whole
 from ..consumer import Consumer, RebalanceHandle, RebalanceListener
 from ..errors import (

@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ..aio.component import Component
 from ..aio.runtime import Runtime, wall_clock
-from ..aio.service import Component
 from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.bootstrap import sorted_settings
 from ..cluster.client import Client

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote
 
 from .. import disclosure
-from ..aio.service import NotCopyable
+from ..aio.component import NotCopyable
 from ..aio.shared_calls import SharedCalls
 from ..arguments import check_wait, must_be, text, whole
 from ..errors import ConfigurationError, ProtocolError, SchemaRegistryError, harmless

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
+from ..aio.component import Component
 from ..aio.deadline import deadline
 from ..aio.runtime import Runtime, wall_clock
-from ..aio.service import Component
 from ..aio.shared_future import result_of
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..errors import IllegalStateError

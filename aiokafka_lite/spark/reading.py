@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from ..aio.component import Component
 from ..aio.light_event import LightEvent
 from ..aio.retry import is_retriable
-from ..aio.service import Component
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..consumer.buffer import FetchedBatch

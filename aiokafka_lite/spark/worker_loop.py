@@ -20,7 +20,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..aio.service import Component, ServiceState
+from ..aio.component import Component
+from ..aio.service import ServiceState
 from ..errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Self
 
 from ... import consumer as native
 from ...aio import forks
-from ...aio.service import NotCopyable
+from ...aio.component import NotCopyable
 from ...aio.shared_future import result_of
 from ...errors import KafkaError
 from .client import ClientOwner

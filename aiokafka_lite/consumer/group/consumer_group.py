@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Generic, Self, Unpack
 import anyio
 
 from ...aio import forks
+from ...aio.component import NotCopyable
 from ...aio.light_event import LightEvent
-from ...aio.service import NotCopyable, ServiceState
+from ...aio.service import ServiceState
 from ...arguments import check_timeout, must_be
 from ...errors import ConfigurationError, IllegalStateError, KafkaError
 from ...group.strategies import AssignmentStrategy, checked_strategies

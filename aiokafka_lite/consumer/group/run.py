@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from ...aio.component import Component
 from ...aio.gradual import GradualCalls, GradualEvent
 from ...aio.light_event import LightEvent
-from ...aio.service import Component, Service
+from ...aio.service import Service
 from ...cluster.standstill import Check
 from ...errors import KafkaError
 from ...group.member_runner import MemberRunner

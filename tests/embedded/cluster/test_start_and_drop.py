@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Admin, ConfigurationError, Consumer, KafkaTimeout, Producer
-from aiokafka_lite.aio.service import Component
+from aiokafka_lite.aio.component import Component
 from aiokafka_lite.embedded import EmbeddedCluster
 from tests.embedded.cluster.simulation import memory_cluster, now, simulated
 from tests.waiting import LONGER_AND_LONGER

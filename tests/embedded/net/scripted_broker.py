@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from aiokafka_lite.aio.component import Component
 from aiokafka_lite.aio.memory_pipe import memory_pipe
-from aiokafka_lite.aio.service import Component
 from aiokafka_lite.net.connection import Connection
 from aiokafka_lite.protocol.connection import (
     ParsedRequest,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aiokafka_lite.aio.service import Component, Service
+from aiokafka_lite.aio.component import Component
+from aiokafka_lite.aio.service import Service
 
 
 class Boom(Exception):

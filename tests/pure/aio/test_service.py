@@ -339,7 +339,7 @@ def test_a_loop_that_ends_before_close_logs_one_line_with_the_remedy(caplog: pyt
 
 FORKS = """
 import asyncio, os
-from aiokafka_lite.aio.service import Component
+from aiokafka_lite.aio.component import Component
 
 class Probe(Component):
     async def call(self):

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import anyio
 import pytest
 
-from aiokafka_lite.aio.service import Component, ServiceState
+from aiokafka_lite.aio.component import Component
+from aiokafka_lite.aio.service import ServiceState
 from aiokafka_lite.errors import KafkaTimeout
 from aiokafka_lite.spark import worker_loop
 from aiokafka_lite.spark.worker_loop import WorkerLoop
