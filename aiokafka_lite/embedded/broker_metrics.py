@@ -57,7 +57,6 @@ class ClusterMetrics(Snapshot):
 
 
 def cluster_metrics(nodes: Iterable[BrokerNode]) -> ClusterMetrics:
-    """Return the current metrics."""
     brokers = {node.node_id: _of_broker(node) for node in nodes}
     names = sorted({name for broker in brokers.values() for name in broker.topics})
     topics = {

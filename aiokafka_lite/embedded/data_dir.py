@@ -2,7 +2,7 @@
 
 It has ``cluster.json`` (ids), ``topics/<name>.json`` (the controller's decisions about a topic), and a file for each
 ``Section`` of the other metadata (``acls.json``, ``configs.json``, ...). Each node has a directory ``node-<id>``, with
-a directory for each replica, see ``log_files``. Each change is on disk before a broker acts on it or answers.
+a directory for each replica, see ``log.files``. Each change is on disk before a broker acts on it or answers.
 """
 
 from __future__ import annotations

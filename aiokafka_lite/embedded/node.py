@@ -232,7 +232,6 @@ class BrokerNode:
 
     @property
     def connections(self) -> Collection[ServerConnection]:
-        """The connections of clients."""
         return self.clients.connections
 
     def time(self) -> float:

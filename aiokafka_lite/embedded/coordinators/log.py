@@ -61,7 +61,7 @@ class CoordinatorLog:
         """Yield the keys and values of a partition, in order. Keys are never null."""
         for stored in self._batches(index):
             batch = stored.view()
-            if not batch.is_control:
+            if not batch.is_control:  # a marker of a transaction has a key too, which names no state
                 columns = batch.columns(MAX_DECOMPRESSED_SIZE)
                 yield from ((key, value) for key, value in zip(columns.keys, columns.values) if key is not None)
 
@@ -81,6 +81,8 @@ class CoordinatorLog:
     def append(self, name: str, rows: Rows) -> None:
         """Write rows. Does not wait for the replicas, and logs an error."""
         key = self._key(name)
+        # With acks=1 the write is accepted below min.insync.replicas, too. The change has already happened in memory,
+        # and a refusal would not undo it.
         statuses = self._replica_manager.append_to_local_log(
             1, {key: self._batch(rows)}, self._now_ms(), internal_topics_allowed=True
         )
@@ -93,6 +95,7 @@ class CoordinatorLog:
         return () if partition is None else partition.log.batches()
 
     def _key(self, name: str) -> PartitionKey:
+        # Without the topic there is no partition 0 either, so a write gets UNKNOWN_TOPIC_OR_PARTITION.
         return self.topic, self.partition_for(name) or 0
 
     def _batch(

@@ -422,7 +422,7 @@ def _subscribed(group: AnyGroup, requested: set[str]) -> set[str] | None:
     """Return the topics that members subscribe to; None if their topics are unknown.
 
     As in Kafka, only the fields of version 0 are read, because some clients claim v1 and write only these. If the
-    fields cannot be read, every topic in ``asked`` counts.
+    fields cannot be read, every topic in ``requested`` counts.
     """
     if not isinstance(group, Group):
         return group.subscribed_topics()

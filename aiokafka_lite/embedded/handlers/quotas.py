@@ -79,7 +79,6 @@ def _as_listed(keys: Collection[str]) -> list[str]:
 
 
 def _java_hash(text: str) -> int:
-    """Return the hash of a string in a Java HashMap."""
     code = 0
     for character in text:
         code = (31 * code + ord(character)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe: membership of share groups (KIP-932). ``share_group`` has the rules.
+"""ShareGroupHeartbeat and ShareGroupDescribe: membership of share groups (KIP-932). ``share.group`` has the rules.
 
 A share group has the same coordinator as any other group with its id. A group id belongs to one type of group: requests
 of the other types get GROUP_ID_NOT_FOUND.

@@ -75,7 +75,6 @@ def _merged(
 
 
 def _topics_of(context: RequestContext, group: ShareGroup | None) -> list[m.DescribeShareGroupOffsetsRequestTopic]:
-    """Return all topics of a group, with their partitions."""
     partitions = () if group is None else sorted(group.states)
     named = ((context.broker.metadata.topic_name(topic_id), index) for topic_id, index in partitions)
     topics = by_topic((name, index) for name, index in named if name is not None)

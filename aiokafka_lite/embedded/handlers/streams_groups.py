@@ -1,5 +1,5 @@
 """StreamsGroupHeartbeat and StreamsGroupDescribe: groups of Kafka Streams whose coordinator assigns tasks (KIP-1071).
-``streams_group`` has the rules.
+``streams.group`` has the rules.
 
 The coordinator creates the internal topics of a topology for the member, if the member may create them. As in Kafka
 4.3, these are INVALID_REQUEST: static members, warm-up tasks, offsets of tasks, and regular expressions.

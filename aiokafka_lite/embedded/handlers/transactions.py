@@ -51,6 +51,7 @@ async def init_producer_id(context: RequestContext, request: m.InitProducerIdReq
     if request.transactional_id is None:
         # As in Kafka: without a transactional id no epoch is stored, so the client gets a new producer id.
         return _producer_response(ErrorCode.NONE, context.broker.controller.next_producer_id(), 0)
+    # As in Kafka: two-phase commit is off (KIP-939), and prepared transactions cannot be kept.
     if request.enable2_pc:
         return _producer_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.keep_prepared_txn:

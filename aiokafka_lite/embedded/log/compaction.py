@@ -70,7 +70,6 @@ def compact(
 
 
 def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
-    """Return the offset of each key's last record."""
     return {
         record.key: record.offset
         for batch in batches
@@ -83,6 +82,7 @@ def _latest_offsets(batches: Iterable[StoredBatch]) -> dict[bytes, int]:
 def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int) -> StoredBatch | None:
     """Remove the outdated records of a batch. Return the same batch if there are none, None if all are outdated."""
     view = batch.view()
+    # Kafka removes the marker of a transaction without records after delete.retention.ms. Here it stays.
     if view.is_control:
         return batch
     body = view.body(MAX_DECOMPRESSED_SIZE)

@@ -135,6 +135,7 @@ class FileSegment(Segment):
         position, data = self.size, batch.data
         descriptor = self._files.get(self.path)
         try:
+            # A short write is no error. If the disk is full, the next write raises it.
             written = os.write(descriptor, data)
             while written < len(data):
                 written += os.write(descriptor, data[written:])
@@ -295,7 +296,8 @@ class LogFiles(Segments):
             del self._segments[base]
         last = self._segments.get(max(self._segments, default=-1))
         if last is not None:
-            last.flushed = 0  # until the next flush
+            # The file is about to be shorter than the checkpoint says, which ``load`` would take for lost bytes.
+            last.flushed = 0
         self._facts["high_watermark"] = min(self._facts["high_watermark"], end_offset)
         self._write_checkpoint()
 
@@ -516,6 +518,7 @@ class LogFiles(Segments):
             loaded.scans.append(scan)
             if scan.gaps:
                 flushed = sizes.get(base, 0)
+                # Only the last file can end in the middle of a write: a segment was complete when the next one began.
                 if scan.is_torn(flushed) and path is paths[-1][1]:
                     loaded.is_torn = True
                     logger.warning(

@@ -147,7 +147,7 @@ class Segment:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Segments:
-    """Makes the segments of a log: here in memory, and in ``log_files`` on disk."""
+    """Makes the segments of a log: here in memory, and in ``files`` on disk."""
 
     def create(self, base_offset: int) -> Segment:
         """Return an empty segment at the end of the log."""

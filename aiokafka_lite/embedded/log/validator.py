@@ -244,7 +244,6 @@ def _check_size(batch: RecordBatch, config: TopicConfig) -> None:
 
 
 def _check_header(batch: RecordBatch) -> None:
-    """Check the header of a client's batch."""
     try:
         batch.verify_crc()
     except KafkaError as error:

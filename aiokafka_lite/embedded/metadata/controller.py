@@ -2,8 +2,7 @@
 
 The controller is an object of its own, not a role of a node: in Kafka, the quorum is separate from the brokers. It
 publishes each changed topic to the nodes that it can reach. A node that is cut off keeps its old metadata until it is
-reachable again. ``leadership`` has the operations on single partitions, ``cluster_changes`` the changes of settings and
-features.
+reachable again. ``leadership`` has the operations on single partitions, ``changes`` those on settings and features.
 """
 
 from __future__ import annotations
@@ -196,6 +195,7 @@ class Controller:
                 return state.elected(node)
         if live and topic.config.unclean_leader_election:
             return state.elected(live[0])
+        # Any other leader would lose committed records, so the partition waits for an eligible replica.
         return state.elected(NO_LEADER) if state.leader != NO_LEADER else state
 
     def is_alive(self, node_id: int) -> bool:

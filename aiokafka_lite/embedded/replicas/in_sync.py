@@ -52,6 +52,7 @@ class InSyncSets:
         moved = partition.update_follower(node_id, end_offset, asyncio.get_running_loop().time())
         if partition.may_join_isr(node_id):
             self._propose(partition, (*partition.state.isr, node_id))
+            # One more in sync may reach min.insync.replicas. Below it the high watermark stands still (KIP-966).
             moved = partition.try_advance_high_watermark() or moved
         if moved:
             self._replica_manager.complete_delayed(partition.key)
@@ -83,6 +84,7 @@ class InSyncSets:
         if not self._reaches_controller():
             return
         assert partition.node_id in isr, "a leader is always in sync"
+        # The epochs say which state the proposal changes (KIP-497). The controller refuses it if that is out of date.
         state, counters = partition.state, self._replica_manager.counters
         if self._leadership.alter_partition(
             partition.node_id, partition.key, state.leader_epoch, state.partition_epoch, isr

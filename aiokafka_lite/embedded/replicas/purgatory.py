@@ -118,7 +118,7 @@ class DelayedOperationPurgatory:
             self.remove(operation)
 
     def watch(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> asyncio.Future[T]:
-        """Return a future with the operation's result, for work that no request waits for."""
+        """Watch an operation that no request waits for, and return a future of its result."""
         operation.waiter = waiter = asyncio.get_running_loop().create_future()
         self.try_complete_else_watch(operation, keys)
         return waiter

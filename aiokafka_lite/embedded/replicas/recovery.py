@@ -36,6 +36,8 @@ def recover(state: PartitionRegistration, replicas: Replicas) -> Recovery:
     partition_epoch = max((log.partition_epoch for log in loaded.values()), default=-1)
     is_older = largest_epoch >= state.leader_epoch or partition_epoch >= state.partition_epoch
     in_sync = state.isr or state.elr
+    # A state is saved before any broker uses its epochs. So a log with a newer epoch shows that the topic's file is an
+    # older copy, such as one from a backup.
     if is_older:
         state = replace(
             state,
@@ -48,6 +50,8 @@ def recover(state: PartitionRegistration, replicas: Replicas) -> Recovery:
     reached = max((log.high_watermark for log in loaded.values()), default=0)
     whole = tuple(node for node in in_sync if (log := loaded.get(node)) and log.is_whole and log.end_offset >= reached)
     if not whole:
+        # Every replica in sync lacks records. The one whose log ends last stays in sync, after its repair. The other
+        # damaged ones begin empty and copy its log.
         usable = [node for node in in_sync if node in loaded and not loaded[node].losses]
         if not usable:
             return Recovery(state, is_lost=True)

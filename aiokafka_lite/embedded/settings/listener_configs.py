@@ -32,7 +32,6 @@ _PREFIXED = re.compile(rf"listener\.name\.([^.]+)\.{_MECHANISM}(.+)")
 
 
 def listener_prefix(listener: str) -> str:
-    """Return the prefix of the settings of a listener."""
     return f"listener.name.{listener.lower()}."
 
 
@@ -74,5 +73,4 @@ def _no_effect(listener: str, mechanism: str | None, setting: str) -> str | None
 
 
 def without_prefix(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings without the prefix of a listener."""
     return {name: value for name, value in configs.items() if base_name(name) is None}

@@ -18,7 +18,7 @@ Rules of this file:
  6. A refused request changes nothing. If the log refuses the records of a request, the group is restored from the
     records that the log has, and all timers restart. A member that should have been fenced gets another session.
  7. A member with ``classic`` uses the classic protocol (``classic_members``). Its joins are heartbeats of this group.
-    If the last other member leaves, the group becomes a classic one (``group_migration``), at the same epoch.
+    If the last other member leaves, the group becomes a classic one (``migration``), at the same epoch.
 """
 
 from __future__ import annotations
@@ -275,7 +275,6 @@ class ConsumerGroup(HeartbeatGroup[ConsumerMember]):
         return not all(self._is_free_for(member, partition) for partition in missing)
 
     def _is_free_for(self, member: ConsumerMember, partition: TopicIdPartition) -> bool:
-        """Return whether no other member has the partition."""
         return not any(owner.has(partition) for owner in self.members.values() if owner is not member)
 
     # Leaving.

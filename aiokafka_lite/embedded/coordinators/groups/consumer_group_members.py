@@ -73,7 +73,6 @@ class ConsumerMember(HeartbeatMember):
         return bool(self.revoking) and self.classic is None
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Return whether the member has the target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def has(self, partition: TopicIdPartition) -> bool:

@@ -2,7 +2,7 @@
 
 A group has two records: its epoch, and the epoch of its assignment. Each member has three: its subscription, its
 target, and its present partitions. The version of a key is the number of its kind. The last value of a key counts; a
-null value deletes the key. Streams groups have keys of the same form, with values of ``streams_group_records``.
+null value deletes the key. Streams groups have keys of the same form, with values of ``streams.records``.
 """
 
 from __future__ import annotations
@@ -173,7 +173,6 @@ class StoredRecords:
         self.values.update(written)
 
     def tombstones(self) -> list[tuple[bytes, bytes | None]]:
-        """Return the rows that delete all records."""
         return self._tombstones(self.values)
 
     def _tombstones(self, records: Iterable[tuple[int, str]]) -> list[tuple[bytes, bytes | None]]:
@@ -185,7 +184,6 @@ class StoredRecords:
 
 
 def encode_subscription(member: ConsumerMember) -> bytes:
-    """Return the value that stores a member's subscription."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -207,13 +205,11 @@ def encode_subscription(member: ConsumerMember) -> bytes:
 
 
 def encode_target_epoch(epoch: int, assigned_at: int) -> bytes:
-    """Return the value that stores the epoch and the time of an assignment."""
     value = TargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_at)
     return encode_versioned(value, 0)
 
 
 def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
-    """Return the value that stores the target of a member."""
     topics = [
         TargetTopicPartitions(topic_id=topic_id, partitions=numbers)
         for topic_id, numbers in by_topic(sorted(partitions)).items()
@@ -222,7 +218,6 @@ def encode_target(partitions: Iterable[TopicIdPartition]) -> bytes:
 
 
 def encode_current(member: ConsumerMember) -> bytes:
-    """Return the value that stores the partitions of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -245,7 +240,6 @@ def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopi
 
 
 def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
-    """Return a member with its stored subscription."""
     read = decode_versioned(ConsumerGroupMemberMetadataValue, value)[0]
     stored = read.classic_member_metadata
     classic = None
@@ -270,13 +264,11 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
 
 
 def read_target(value: Buffer) -> set[TopicIdPartition]:
-    """Return a stored target."""
     read = decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)[0]
     return {(topic.topic_id, number) for topic in read.topic_partitions for number in topic.partitions}
 
 
 def read_current(member: ConsumerMember, value: Buffer) -> None:
-    """Restore the partitions of a member."""
     read = decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, value)[0]
     member.epoch, member.previous_epoch = read.member_epoch, read.previous_member_epoch
     member.state = MemberState(read.state)

@@ -266,7 +266,6 @@ class GroupCoordinator:
             self.log.append(group_id, [(offset_key(group_id, *key), None) for key in keys])
 
     async def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> ErrorCode:
-        """Delete committed offsets."""
         keys = list(keys)
         error, _ = await self.log.write(group_id, [(offset_key(group_id, *key), None) for key in keys])
         hosted = self.hosted.get(group_id)  # the group may have been deleted or have moved meanwhile

@@ -179,7 +179,6 @@ class HeartbeatGroup(ABC, Generic[M]):
 
     @property
     def state(self) -> HeartbeatGroupState:
-        """The state of the group. It follows from its other values."""
         if not self.members:
             return HeartbeatGroupState.EMPTY
         if not self._is_ready:
@@ -237,6 +236,7 @@ class HeartbeatGroup(ABC, Generic[M]):
 
     def start_sessions(self) -> None:
         """Start the timers of the members that have none, after the group was loaded or converted."""
+        # Nobody knows how much of its session a member has used up at the former coordinator, so each gets a whole one.
         for member in self.members.values():
             if member.session is None:
                 self.touch(member)
@@ -267,6 +267,7 @@ class HeartbeatGroup(ABC, Generic[M]):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if epoch == member.epoch or (epoch < member.epoch and self._has_had(member, partitions, epoch)):
             return ErrorCode.NONE
+        # As in Kafka: TxnOffsetCommit and classic members do not know STALE_MEMBER_EPOCH.
         return ErrorCode.ILLEGAL_GENERATION if transactional or member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """The groups in the memory of a coordinator, with their offsets: creation, storage, and changes of their type.
 
 A group id belongs to one group, which has one type. An empty classic group takes the type of its first member; an empty
-consumer or streams group can become only a classic group. A group with members changes its type as ``group_migration``
-says, if ``group.consumer.migration.policy`` allows it.
+consumer or streams group can become only a classic group. A group with members changes its type as ``migration`` says,
+if ``group.consumer.migration.policy`` allows it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,6 @@ class HostedGroups(dict[str, HostedGroup]):
         return self.classic_members(hosted.group)
 
     def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
-        """Return the classic members of a consumer group."""
         return ClassicMembers(group, self._metadata, self.new_id)
 
     def consumer(self, group_id: str, epoch: int) -> ConsumerGroup:

@@ -92,6 +92,7 @@ class GroupLog(CoordinatorLog):
             batch = stored.view()
             if batch.is_control:
                 marker = read_marker(batch)
+                # A producer has one open transaction at a time, so its id alone finds the offsets.
                 ended = {} if marker is None else records.pending.pop(marker.producer_id, {})
                 if marker is not None and marker.committed:
                     # The marker is behind both offsets, so the places of the offsets themselves decide which is later.
@@ -139,6 +140,7 @@ class GroupLog(CoordinatorLog):
             error = responses.result()[key].error
             stored(_OF_MEMBERSHIP.get(error, error))
 
+        # A callback runs only in the next turn of the loop. Without followers, the group goes on in this turn.
         if waiting.done():
             done(waiting)
         else:

@@ -37,6 +37,7 @@ def upgrade(old: Group, new: ConsumerGroup, metadata: MetadataView, *, allowed: 
             "assignor before re-attempting the upgrade"
         )
     if problem:
+        # As in Kafka, the member gets the code for a group of another type.
         text = f"Cannot upgrade classic group {old.group_id} to consumer group because {problem}."
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
     new.adopt(old.generation, members)
@@ -50,6 +51,7 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
     assigned: dict[tuple[bytes, int], int] = {}
     if member.assignment:
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)[0]
+        # User data is the state of a custom strategy. The consumer protocol has no field for it.
         if assignment.user_data:
             raise ValueError(f"the assignment of {member.member_id} has user data")
         named = (
@@ -57,6 +59,7 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
             for assigned_partition in assignment.assigned_partitions
         )
         assigned = dict.fromkeys(sorted(partitions_with_ids(metadata, named)), group.generation)
+    # A group that waits for its first members has no protocol yet.
     stored = member.subscription(group.protocol) or member.protocols[0][1]
     subscription = decode_versioned(ConsumerProtocolSubscription, stored)[0]
     return ConsumerMember(
@@ -85,6 +88,7 @@ def downgrade(old: ConsumerGroup, new: Group, metadata: MetadataView) -> None:
     for member in old.members.values():
         assert member.classic is not None
         session_timeout, protocols = member.classic
+        # As in Kafka, the target: it gives no partition twice. A member may still have one that it has to revoke.
         target = old.targets.get(member.member_id, frozenset())
         members.add(
             Member(

@@ -68,12 +68,10 @@ class GroupMetadataValue(Message):
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """Return the key of a committed offset."""
     return encode_versioned(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
 
 
 def group_key(group: str) -> bytes:
-    """Return the key of a group's metadata."""
     return encode_versioned(GroupMetadataKey(group=group), 2)
 
 

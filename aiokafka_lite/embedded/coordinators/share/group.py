@@ -130,11 +130,12 @@ class ShareGroup:
         """Add or refresh a member. Raises GroupRefusal."""
         member = self.members.get(request.member_id)
         if request.epoch == JOIN_EPOCH:
+            # A member that is here already joins again after an error, or because the answer to its join was lost.
             member = member or self._add(request, max_size)
         else:
             member = self.require(request.member_id)
             check_epoch(self.type, request.epoch, member.epoch, member.previous_epoch, lists_only=True)
-        has_changed = member.epoch == 0
+        has_changed = member.epoch == 0  # only a member that was added just now has no epoch yet
         if request.rack_id is not None:
             member.rack_id = request.rack_id
         if request.topics is not None and sorted(request.topics) != sorted(member.topics):

@@ -81,7 +81,6 @@ class HostedShareGroups:
         return group
 
     def setting(self, group_id: str, name: str) -> str:
-        """Return the text of a group's setting."""
         own = self._controller.settings.resource(GROUP, group_id)
         return own.get(name) or GROUP_KEYS[name].default or ""
 

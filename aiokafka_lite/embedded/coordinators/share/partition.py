@@ -324,6 +324,7 @@ class SharePartition:
 
     def _checked(self, member_id: str, batch: Acknowledgement) -> list[tuple[_Record, RecordEvent]]:
         """Return the records of an acknowledgement with their events. Raises BadAcknowledgement."""
+        # Rule 5: the lock ended meanwhile, and another member processed the records, or they were deleted.
         if batch.last < self.start_offset:
             return []
         if not self._records:
@@ -365,10 +366,11 @@ class SharePartition:
         )
 
     def _release_all(self, records: Iterable[_Record], max_deliveries: int) -> bool:
+        # Records that are done, or available again, still have the member or the end of their last lock.
         acquired = [record for record in records if record.state is RecordState.ACQUIRED]
         for record in acquired:
             self._release(record, max_deliveries)
-        self._move_start()
+        self._move_start()  # the first records may be archived now (rule 3)
         return bool(acquired)
 
     @property

@@ -68,12 +68,10 @@ class ShareSnapshotValue(Message):
 
 
 def group_key(group_id: str) -> bytes:
-    """Return the key of a share group."""
     return encode_versioned(ShareGroupMetadataKey(group_id=group_id), _GROUP_KEY)
 
 
 def encode_group(epoch: int) -> bytes:
-    """Return the value that stores a share group."""
     return encode_versioned(ShareGroupMetadataValue(epoch=epoch), 0)
 
 
@@ -86,12 +84,10 @@ def read_group(key: Buffer, value: Buffer | None) -> tuple[str, int | None] | No
 
 
 def state_key(group_id: str, topic_id: bytes, partition: int) -> bytes:
-    """Return the key of a share partition."""
     return encode_versioned(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), _STATE_KEY)
 
 
 def encode_state(state: ShareState, now_ms: int) -> bytes:
-    """Return the value that stores a share partition."""
     value = ShareSnapshotValue(
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,

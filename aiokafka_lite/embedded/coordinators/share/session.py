@@ -62,7 +62,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, key: SessionKey, connection_id: int) -> ShareSession:
-        """Return a new session in place of the member's old one. Raises SessionRefused if there are too many."""
+        """Open a session in place of the member's old one. Raises SessionRefused if there are too many."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._slots:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)

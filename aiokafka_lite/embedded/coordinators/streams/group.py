@@ -8,11 +8,11 @@ Rules of this file:
     changed, not even when the group is empty. A member with an older topology epoch joins, and gets the
     status STALE_TOPOLOGY.
  2. The group epoch grows when a member joins, changes or leaves, and when the topology becomes ready or its topics
-    change. ``streams_topology`` says when it is ready.
+    change. ``topology`` says when it is ready.
  3. A heartbeat computes the target of all members if the assignment is older than the group. It does so at most once in
     ``streams.assignment.interval.ms``; in a new group, not before ``streams.initial.rebalance.delay.ms`` have passed.
     If the topology is not ready, the target has no tasks. In a group that was just loaded, neither time runs.
- 4. Each member moves to its target by its own heartbeats (``streams_members``).
+ 4. Each member moves to its target by its own heartbeats (``members``).
  5. A heartbeat with another epoch than the member's is fenced. There are two exceptions. A member with the previous
     epoch that lists no more than it has did not get the last answer. A member with epoch 0 joins again.
  6. A refused request changes nothing. If the log refuses the records of a request, the group is restored from the
@@ -423,7 +423,6 @@ def _check_tasks(owned: Tasks, configured: TopologyTasks) -> None:
 
 
 def _update(member: StreamsMember, request: StreamsHeartbeat) -> None:
-    """Store the values of a heartbeat."""
     member.client_id, member.client_host = request.client_id, request.client_host
     member.update(request, "rack_id", "rebalance_timeout", "process_id", "endpoint", "tags")
     if request.topology is not None:

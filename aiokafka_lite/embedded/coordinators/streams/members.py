@@ -69,7 +69,6 @@ class StreamsMember(HeartbeatMember):
         )
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Return whether the member has the target of this epoch."""
         return self.state is TaskState.STABLE and self.epoch == epoch
 
     def runs(self, task: TaskId) -> bool:

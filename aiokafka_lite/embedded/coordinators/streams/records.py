@@ -129,7 +129,6 @@ def read_topology(value: Buffer) -> StreamsTopology:
 
 
 def encode_member(member: StreamsMember) -> bytes:
-    """Return the value that stores the description of a member."""
     value = StreamsGroupMemberMetadataValue(
         instance_id=None,
         rack_id=member.rack_id,
@@ -147,7 +146,6 @@ def encode_member(member: StreamsMember) -> bytes:
 
 
 def read_member(member_id: str, value: Buffer) -> StreamsMember:
-    """Return a member with its stored description."""
     read = decode_versioned(StreamsGroupMemberMetadataValue, value)[0]
     endpoint = read.user_endpoint
     return StreamsMember(
@@ -164,7 +162,6 @@ def read_member(member_id: str, value: Buffer) -> StreamsMember:
 
 
 def encode_target(tasks: Tasks) -> bytes:
-    """Return the value that stores the target of a member."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=task_ids(tasks.active), standby_tasks=task_ids(tasks.standby), warmup_tasks=[]
     )
@@ -177,7 +174,6 @@ def read_target(value: Buffer) -> Tasks:
 
 
 def encode_current(member: StreamsMember) -> bytes:
-    """Return the value that stores the tasks of a member."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -193,7 +189,6 @@ def encode_current(member: StreamsMember) -> bytes:
 
 
 def read_current(member: StreamsMember, value: Buffer) -> None:
-    """Restore the tasks of a member."""
     read = decode_versioned(StreamsGroupCurrentMemberAssignmentValue, value)[0]
     member.epoch, member.previous_epoch = read.member_epoch, read.previous_member_epoch
     member.state = TaskState(read.state)

@@ -73,7 +73,6 @@ class _Unready(Exception):
 
 
 def source_topics(subtopology: StreamsSubtopology) -> list[str]:
-    """Return the topics that a subtopology reads."""
     return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
@@ -177,7 +176,6 @@ def _count(name: str, decided: Mapping[str, int], existing: Mapping[str, int]) -
 
 
 def _at(places: Iterable[int], topics: Sequence[str], subtopology: StreamsSubtopology) -> list[str]:
-    """Return the topics at these places of a list."""
     named = []
     for place in places:
         if not 0 <= place < len(topics):
@@ -213,6 +211,7 @@ def _size_repartition_topics(
 
     The order of the lists makes no difference. The time grows with the size of the topology, not with its square.
     """
+    # Sorted, because a loop is cut at the first node with a count, and that must not depend on the request's order.
     topics = {name: _Node() for name in sorted(repartition) if name not in decided}
     nodes = []
     for subtopology in sorted(subtopologies, key=attrgetter("subtopology_id")):
@@ -275,12 +274,14 @@ def _copartition(
     if not topics:
         return
     counts = {name: _count(name, decided, existing) for name in sorted(topics)}
+    # The coordinator cannot change the topics of users, so these come first.
     of_users = {name: count for name, count in counts.items() if name not in repartition}
     deciding = of_users or {name: count for name, count in counts.items() if repartition[name].partitions}
     if len(set(deciding.values())) > 1:
         text = "Following topics do not have the same number of partitions"
         shown = ", ".join(f"{name}={count}" for name, count in deciding.items())
         raise _Unready(StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS, f"{text}: [{{{shown}}}]")
+    # As in Kafka, repartition topics without numbers of their own get the largest number of their group.
     count = next(iter(deciding.values()), 0) or max(counts.values())
     for name in counts.keys() & repartition.keys():
         own = repartition[name].partitions

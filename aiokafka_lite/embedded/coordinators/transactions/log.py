@@ -5,7 +5,6 @@ from __future__ import annotations
 from ....arguments import by_topic
 from ....errors import ErrorCode
 from ....protocol.codec import decode_versioned, encode_versioned
-from ...log.log import MAX_DECOMPRESSED_SIZE
 from ..log import WRITE_ERRORS, CoordinatorLog
 from .records import (
     TRANSACTION_TOPIC,
@@ -25,16 +24,12 @@ class TransactionLog(CoordinatorLog):
     def read(self, index: int) -> dict[str, TransactionMetadata]:
         """Return the transactional ids of a partition."""
         transactions: dict[str, TransactionMetadata] = {}
-        for stored in self._batches(index):
-            columns = stored.view().columns(MAX_DECOMPRESSED_SIZE)
-            for key, value in zip(columns.keys, columns.values):
-                if key is None:
-                    continue
-                name = decode_versioned(TransactionLogKey, key)[0].transactional_id
-                if value is None:
-                    transactions.pop(name, None)
-                else:
-                    transactions[name] = _decode(name, decode_versioned(TransactionLogValue, value)[0])
+        for key, value in self.rows(index):
+            name = decode_versioned(TransactionLogKey, key)[0].transactional_id
+            if value is None:
+                transactions.pop(name, None)
+            else:
+                transactions[name] = _decode(name, decode_versioned(TransactionLogValue, value)[0])
         return transactions
 
     async def write(self, transaction: TransactionMetadata, timeout: float) -> ErrorCode:
@@ -58,6 +53,7 @@ def _encode(transaction: TransactionMetadata) -> bytes:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state.status,
+        # As in Kafka: null for an id that has had no transaction in this epoch, an empty list after one has ended.
         transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
         transaction_last_update_timestamp_ms=transaction.updated_at,
         transaction_start_timestamp_ms=transaction.started_at,

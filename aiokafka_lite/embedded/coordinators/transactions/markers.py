@@ -15,6 +15,8 @@ MARKER_TIMEOUT = 30.0
 async def append_marker(broker: BrokerParts, key: PartitionKey, marker: Marker) -> ErrorCode:
     """Append a marker, wait for the replicas, and end the transaction for the groups of an offsets partition."""
     error = await broker.replica_manager.append_marker(key, marker, broker.now_ms(), MARKER_TIMEOUT)
+    # After an error the offsets stay pending: the marker is not in the log, or a new leader may not have it. The sender
+    # writes it again.
     if error is ErrorCode.NONE and key[0] == OFFSETS_TOPIC:
         broker.groups.transactional.end(key[1], marker.producer_id, committed=marker.committed)
     return error

@@ -45,5 +45,4 @@ class TransactionLogValue(Message):
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """Return the key of a transactional id."""
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), 0)

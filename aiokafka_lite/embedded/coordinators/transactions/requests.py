@@ -94,6 +94,8 @@ class TransactionRequests:
 
     async def write_marker(self, sender: int, key: PartitionKey, marker: Marker, is_wanted: Callable[[], bool]) -> None:
         """Write a marker at the leader of its partition. Retry until the request succeeds, or is no longer needed."""
+        # There is no limit of attempts: until the marker is written, the last stable offset of the partition does not
+        # move, and readers of committed records get nothing behind the start of the transaction.
         pause = FIRST_PAUSE
         while is_wanted():
             released = self._held.get(key)
