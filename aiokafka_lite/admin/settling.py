@@ -89,7 +89,7 @@ class Settling(Generic[K, V]):
                 async with anyio.create_task_group() as requests:
                     while self._pending:
                         await self._begin_round(requests, find_targets, ask)
-                        await self._until_next_round()
+                        await self._wait_for_answer()
                         if self._pending:
                             # The error may come from old metadata, such as a leader that has moved (rule 2).
                             await asyncio.sleep(backoff.next())
@@ -117,10 +117,10 @@ class Settling(Generic[K, V]):
             self._asked.update(share)
             requests.start_soon(self._ask_one, node_id, share, ask, 0.5 if targets.any_broker else 1.0)
 
-    async def _until_next_round(self) -> None:
-        """Wait until a pending item can be retried, or no item is pending.
+    async def _wait_for_answer(self) -> None:
+        """Wait until some pending item has no request in flight, or no item is pending.
 
-        Raises the TypeError or ValueError of an argument that no version of the request can carry.
+        Raises the TypeError or ValueError with which the encoding refused an argument of the call.
         """
         while self._pending and self._asked.issuperset(self._pending):
             self._answered.clear()

@@ -87,9 +87,12 @@ class Demands:
         self.left_out |= requested.difference(answered)
 
     def serve(self, ticket: int) -> None:
-        """Wake the callers of the tickets up to this one: the answer to its request has arrived."""
-        assert self._served <= ticket <= self._sent <= self._issued, "served <= sent <= issued"
-        self._served = ticket
+        """Wake the callers of the tickets up to this one: the answer to its request has arrived.
+
+        Of two hedged requests, the newer one may be answered first, and both in one turn of the event loop.
+        """
+        assert ticket <= self._sent <= self._issued, "served <= sent <= issued"
+        self._served = max(self._served, ticket)
         self._notify()
 
     def fail(self, error: KafkaError) -> None:

@@ -165,7 +165,8 @@ class Standstill:
         return [*outages, *((standing.wait.text, standing.since) for standing in self._standing.values())]
 
     def problems(self, *, is_partial: bool) -> tuple[str, ...]:
-        """Return the texts of the standstills that are named, either the partial ones or the others."""
+        """Return the texts of what has stood still for long: with ``is_partial`` a part of the client, else the
+        client."""
         # ``health_of`` shows the refusals.
         outages = [
             outage

@@ -184,7 +184,7 @@ class _Lookup:
         return f"offsets were not found within {self._timeout:g} s for {text}"
 
     async def _ask_leaders(self, missing: Mapping[TopicPartition, int]) -> None:
-        """Send a request to each leader, at once. Raises the errors that are not retriable."""
+        """Ask all leaders concurrently. Raises the first error that is not retriable."""
         refused: list[KafkaError] = []
         shares = self._by_leader(missing)
         try:
@@ -193,8 +193,8 @@ class _Lookup:
                     group.start_soon(self._ask, node_id, share, refused)
         except BaseExceptionGroup as errors:
             raise unwrapped(errors) from None
-        for error in refused:
-            raise error
+        if refused:
+            raise refused[0]
 
     def _by_leader(self, missing: Mapping[TopicPartition, int]) -> dict[int, dict[TopicPartition, int]]:
         view = self._client.view

@@ -57,13 +57,13 @@ class PositionWait:
         for. If after ``limit`` seconds only partitions without a leader have no position, a warning is logged instead.
         An offline partition must not stop the reading of other partitions, and no record can be written to it.
         """
-        open_partitions: list[AssignedPartition] = []
+        unfixed: list[AssignedPartition] = []
         try:
-            with deadline(limit, lambda: self._describe(open_partitions[0].partition, limit)):
-                while open_partitions := list(filter(_is_open, self._subscription.select(partitions))):
+            with deadline(limit, lambda: self._describe(unfixed[0].partition, limit)):
+                while unfixed := list(filter(_depends_on_lookup_time, self._subscription.select(partitions))):
                     await self._until_changed()
         except KafkaTimeout as error:
-            if any(self._client.view.leader_of(assigned.partition) is not None for assigned in open_partitions):
+            if any(self._client.view.leader_of(assigned.partition) is not None for assigned in unfixed):
                 raise
             _warn(error)
 
@@ -87,8 +87,8 @@ def _warn(error: KafkaTimeout) -> None:
     logger.warning("%s; the consumer may skip records that are written before it knows the position", error)
 
 
-def _is_open(assigned: AssignedPartition) -> bool:
-    """Return whether the position is unknown and depends on the time of its lookup."""
+def _depends_on_lookup_time(assigned: AssignedPartition) -> bool:
+    """Return whether the position is unknown, and would be another one if it were looked up later."""
     position = assigned.position
     # A new partition is waited for as well, because the group commits where its reading begins.
     depends_on_time = assigned.is_new or position.reset in (ResetStrategy.LATEST, ResetStrategy.BY_DURATION)

@@ -124,7 +124,7 @@ class EmbeddedCluster(Component):
         settings = broker_settings(
             brokers, configs, super_users, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )
-        versions = config.limited(versions_of(as_kafka or NEWEST))
+        versions = config.offered_versions(versions_of(as_kafka or NEWEST))
         self.random: random.Random = random.Random(seed)
         secured = (configs or {}, settings.of(), self.random, config.wall_clock)
         self._security = ClusterSecurity.of(security, *secured, tcp=tcp)

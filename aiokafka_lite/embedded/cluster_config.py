@@ -80,9 +80,10 @@ class ClusterConfig:
             if not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
 
-    def limited(self, versions: VersionRanges) -> dict[int, tuple[int, int]]:
-        """Return the versions of APIs that brokers offer: with the limits given here, and telemetry only with a
-        receiver.
+    def offered_versions(self, versions: VersionRanges) -> dict[int, tuple[int, int]]:
+        """Return the versions of APIs that brokers offer: ``versions``, narrowed to the setting of this name.
+
+        The APIs of client metrics are offered only if ``receive_client_metrics`` is set.
         """
         offered = {**versions, **in_common(self.versions or {}, versions)}
         if self.receive_client_metrics is None:

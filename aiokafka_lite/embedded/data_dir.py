@@ -424,16 +424,16 @@ class DataDir(InMemory):
 
     def _write_cluster(self, *, is_stopped: bool = False) -> None:
         assert self._controller is not None
-        reserved = max(self._controller.producer_ids_reserved, self._cluster.get("next_producer_id", 0))
+        # Reserved producer ids are never given out again, not even by a controller that has begun anew.
+        next_producer_id = max(self._controller.producer_ids_reserved, self._cluster.get("next_producer_id", 0))
         cluster = {
             "cluster_id": self.cluster_id,
             "nodes": self._nodes,
-            "next_producer_id": reserved,
+            "next_producer_id": next_producer_id,
             "start": self._start,
             "is_stopped": is_stopped,
             "sections": sorted({*self._saved, *self._cluster.get("sections", ())}),
         }
-        assert reserved >= self._cluster.get("next_producer_id", 0), "reserved producer ids are never given out again"
         if cluster != self._cluster:
             write_document(self._path / _CLUSTER, cluster)
             self._cluster = cluster

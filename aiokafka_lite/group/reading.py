@@ -56,4 +56,7 @@ class Reading(Marking, Protocol):
         """Read the added partitions from their committed offsets. ``owned`` are all partitions of the generation."""
 
     def idle_for(self, now: float) -> float:
-        """Return the seconds since the user last asked for records; 0 while it waits. ``now`` is the loop's time."""
+        """Return the seconds since the user last asked for records. ``now`` is the loop's time.
+
+        0 while the user waits, and for a reader whose user may work without a bound.
+        """

@@ -292,17 +292,17 @@ class _Progress(Generic[K, V]):
 
 
 class _Pauses(Generic[K, V]):
-    """The records of one claim that wait for another attempt. ``is_used``: a record has waited."""
+    """The records of one claim that wait for another attempt. ``has_been_used``: any record has waited here."""
 
     def __init__(self) -> None:
-        self.is_used = False
+        self.has_been_used = False
         self._timers: set[asyncio.TimerHandle] = set()
         self._due: asyncio.Queue[_Item[K, V] | None] = asyncio.Queue()
         """The records whose pause has ended, and None at the stop."""
 
     def begin(self, item: _Item[K, V], seconds: float) -> None:
         """Begin a pause, after which ``next`` returns the record."""
-        self.is_used = True
+        self.has_been_used = True
 
         def end() -> None:
             self._timers.discard(timer)
@@ -484,7 +484,7 @@ class _ClaimWork(Generic[K, V]):
         self._shared.retries += 1
         if self._is_stopping:
             return
-        if not self._pauses.is_used:
+        if not self._pauses.has_been_used:
             self._tasks.start_soon(self._end_pauses)
         self._pauses.begin(item, self._plan.backoff.after(item.failures - 1))
 

@@ -74,8 +74,8 @@ def classify(
 def may_be_written(error: BaseException) -> bool:
     """Return whether the broker may have written a batch although its request ended in this error.
 
-    Only a few errors exclude this. A broker that no longer leads the partition may have appended the batch before,
-    and its followers may have copied it.
+    Only the codes in ``_NOT_APPENDED`` prove that it has not. NOT_LEADER_OR_FOLLOWER is not one of them: the broker may
+    have appended the batch while it still led, and followers may have copied it.
     """
     return not (isinstance(error, BrokerError) and error.code in _NOT_APPENDED)
 

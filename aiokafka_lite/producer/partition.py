@@ -220,11 +220,11 @@ class PartitionProducer(PartitionBatches):
         return self._after_answer()
 
     def failed(self, batch: ProducerBatch, error: Exception, *, unknown_sequence: bool = False) -> Next:
-        """Send the batch again. ``unknown_sequence``: the broker refused its sequence numbers.
+        """Keep the batch for another attempt, and pause first.
 
-        Behind a failed batch, a refused sequence is only a consequence. For the first batch, the refusal proves that
-        the broker has neither this batch nor a later one. Then all of them may get new numbers. If the batch
-        ``is_written``, the caller reports ``delivered`` instead.
+        ``unknown_sequence``: the broker refused its sequence numbers. If this is the first unsettled batch, the broker
+        has neither it nor a later one, so all of them may get new numbers. For a later batch, the refusal only follows
+        from the failure before it. For a batch that ``is_written``, the caller reports ``delivered`` instead.
         """
         self.in_flight -= 1
         if not batch.settled:

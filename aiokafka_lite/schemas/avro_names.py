@@ -88,7 +88,7 @@ class _Definitions:
             if schema in PRIMITIVES:
                 return schema
             name = self._find(schema, namespace)
-            return name_of(name) if name in defined else self._definition(name, defined, name_of)
+            return name_of(name) if name in defined else self._inlined_definition(name, defined, name_of)
         if isinstance(schema, list):
             return [self.inline(branch, namespace, defined, name_of) for branch in schema]
         if not isinstance(schema, Mapping) or "type" not in schema:
@@ -98,7 +98,7 @@ class _Definitions:
             return self.inline(kind, namespace, defined, name_of)
         if kind in NAMED:
             name = full_name(schema, namespace)
-            return name_of(name) if name in defined else self._definition(name, defined, name_of)
+            return name_of(name) if name in defined else self._inlined_definition(name, defined, name_of)
         if kind == "array":
             return {**schema, "items": self.inline(schema.get("items"), namespace, defined, name_of)}
         if kind == "map":
@@ -107,7 +107,8 @@ class _Definitions:
             return schema if len(schema) > 1 else kind
         return self.inline(kind, namespace, defined, name_of)
 
-    def _definition(self, name: str, defined: set[str], name_of: Callable[[str], str]) -> Any:
+    def _inlined_definition(self, name: str, defined: set[str], name_of: Callable[[str], str]) -> Any:
+        """Return a definition with the types of its fields inlined, and add its name to ``defined``."""
         defined.add(name)
         definition = dict(self._types[name])
         definition.pop("namespace", None)

@@ -61,7 +61,7 @@ class MessageTypes(NamedTuple):
         return ".".join(names)
 
     def path_of(self, name: str) -> list[int]:
-        """Return the path of the type with a full name. Raises ValueError if there is none."""
+        """Return the indexes, outermost first, of the type with this full name. Raises ValueError if there is none."""
         path: list[int] = []
         types = self.types
         rest = name.removeprefix(f"{self.package}.") if self.package else name

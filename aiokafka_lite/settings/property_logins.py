@@ -37,12 +37,13 @@ def check_stores(properties: Mapping[str, str]) -> None:
     for name in _STORE_TYPES:
         location = name.replace(".type", ".location")
         path = properties.get(location, "")
-        kind = resolve(name, properties.get(name, "")).strip().upper() or _SUFFIXES.get(Path(path).suffix.lower())
-        if kind is None or kind == "PEM":
+        declared_type = resolve(name, properties.get(name, "")).strip().upper()
+        store_type = declared_type or _SUFFIXES.get(Path(path).suffix.lower())
+        if store_type is None or store_type == "PEM":
             continue
-        shown = kind if kind in _STORE_KINDS else disclosure.kind(kind)
+        shown = store_type if store_type in _STORE_KINDS else disclosure.kind(store_type)
         culprit = f"{name}={shown}" if name in properties else f"{location}={disclosure.path(path)}"
-        convert = f"; {_CONVERT[kind]}, and set {name}=PEM" if kind in _CONVERT else ""
+        convert = f"; {_CONVERT[store_type]}, and set {name}=PEM" if store_type in _CONVERT else ""
         raise ConfigurationError(f"{culprit} must be PEM{convert}")
 
 
@@ -55,7 +56,8 @@ _MODULES = {
 
 
 def add_credentials(properties: Mapping[str, str], settings: dict[str, object]) -> None:
-    """Add the settings of a login that no property carries by itself. Raises ConfigurationError."""
+    """Add the login settings that are made from several properties, or from a part of one. Raises
+    ConfigurationError."""
     if JAAS in properties:
         _add_jaas(properties, settings)
     sources = [name for name in (_TOKEN, TOKEN_PROVIDER, ENDPOINT) if name in properties]

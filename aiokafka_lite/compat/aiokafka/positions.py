@@ -18,7 +18,7 @@ from .structs import OffsetAndTimestamp
 
 
 class PositionCalls:
-    """A base of ``AIOKafkaConsumer``, which sets the attributes."""
+    """The calls of ``AIOKafkaConsumer`` about positions and offsets. The subclass sets these attributes."""
 
     _group_id: str | None
     _running: RunningConsumer

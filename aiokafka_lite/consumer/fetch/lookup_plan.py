@@ -1,6 +1,6 @@
 """Plans the lookups of offsets. Pure: times and views are passed in.
 
-The position keeper sends the lookups of ``plan_lookups`` and decides nothing itself. ``fetch_plan`` plans the fetches.
+The position keeper sends the lookups of ``plan_lookups`` and decides nothing itself. ``plan`` plans the fetches.
 """
 
 from __future__ import annotations

@@ -389,6 +389,7 @@ class GroupCore(ReadingCore):
             except Exception as error:  # noqa: BLE001 - a handler may raise anything, and consume() raises it
                 self._on_handler_error(error)
             self._claim_positions.return_to_marks(run.readers.values())
+            # The program needs the group's metadata only to commit in a transaction.
             self._commits_in_transactions |= run.session.gave_metadata
 
 

@@ -148,7 +148,7 @@ def remove_raft_voter(context: RequestContext, request: m.RemoveRaftVoterRequest
 
 
 def _refuse_voter(context: RequestContext, cluster_id: str | None, problem: str | None, change: str) -> None:
-    """Raise Refused: for another cluster, for the problem of the request, or because the quorum is static."""
+    """Raise Refused: the request names another cluster, or has a ``problem``, or else the quorum is static."""
     if cluster_id is not None and cluster_id != context.broker.cluster_id:
         raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.broker.cluster_id}")
     if problem is not None:

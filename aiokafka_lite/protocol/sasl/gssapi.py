@@ -49,8 +49,9 @@ class GssapiExchange:
         self._context = context
         self._first = first
         self._has_chosen = False
-        redactor = Redactor()  # a ticket is no secret: only the broker can read it
-        self.quoted, self.hide_secrets = redactor.quoted, redactor.hide_in
+        redactor = Redactor()  # without secrets to hide: only the broker can read a ticket
+        self.quoted = redactor.quoted
+        self.hide_secrets = redactor.hide_in
 
     def __repr__(self) -> str:
         return "<GssapiExchange>"

@@ -269,7 +269,10 @@ def _buffers(column: Any) -> Column:
 
 
 def _varints(numbers: Numbers) -> Any:
-    """Return each number as its varint. Python encodes only long ones, each different number once."""
+    """Return the varint of each number.
+
+    Varints of small numbers are taken from a cached column. Of others, Python encodes each distinct number once.
+    """
     pa, np = extra("pyarrow"), extra("numpy")
     if not len(numbers):
         return pa.array([], pa.large_binary())
