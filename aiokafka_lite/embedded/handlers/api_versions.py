@@ -12,32 +12,32 @@ from __future__ import annotations
 import re
 
 from ...errors import ErrorCode
-from ...protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+from ...protocol import messages as m
 from ..request_context import RequestContext, handles
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest)
-def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if context.version >= ApiVersionsRequest.SOFTWARE_NAME:
+@handles(m.ApiVersionsRequest)
+def api_versions(context: RequestContext, request: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
+    if context.version >= m.ApiVersionsRequest.SOFTWARE_NAME:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(text) for text in software):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+            return m.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     features = context.broker.controller.features
     # v4 may say that a feature begins at level 0. Kafka leaves such features out of v3.
-    least = 0 if context.version >= ApiVersionsRequest.FEATURES_FROM_ZERO else 1
-    return ApiVersionsResponse(
+    least = 0 if context.version >= m.ApiVersionsRequest.FEATURES_FROM_ZERO else 1
+    return m.ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=context.broker.versions.advertised(),
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
+            m.SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
             for name, levels in features.supported.items()
             if levels.first >= least
         ],
         finalized_features_epoch=features.epoch,
         finalized_features=[
-            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            m.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in features.finalized.items()
         ],
     )

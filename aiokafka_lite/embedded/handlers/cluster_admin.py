@@ -98,10 +98,7 @@ def _quorum(context: RequestContext) -> m.DescribeQuorumPartition:
 def update_features(context: RequestContext, request: m.UpdateFeaturesRequest) -> m.UpdateFeaturesResponse:
     response = m.UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     typed = context.version >= m.UpdateFeaturesRequest.VALIDATE_ONLY
-    changes = {
-        feature_update.feature: (feature_update.max_version_level, _type(feature_update, typed))
-        for feature_update in request.feature_updates
-    }
+    changes = {change.feature: (change.max_version_level, _type(change, typed)) for change in request.feature_updates}
     with refusal_in(response):
         context.broker.changes.update_features(changes, validate_only=request.validate_only)
         response.results = [

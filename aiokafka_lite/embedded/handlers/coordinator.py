@@ -14,11 +14,7 @@ import base64
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    FindCoordinatorResponseCoordinator,
-)
+from ...protocol import messages as m
 from ..coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from ..coordinators.internal_topics import create_internal_topic
 from ..coordinators.share.records import SHARE_STATE_TOPIC
@@ -32,14 +28,14 @@ TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC, SHARE_PARTITION:
 UUID_SIZE = 16
 
 
-@handles(FindCoordinatorRequest)
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if context.version >= FindCoordinatorRequest.MANY_KEYS:
-        return FindCoordinatorResponse(
+@handles(m.FindCoordinatorRequest)
+def find_coordinator(context: RequestContext, request: m.FindCoordinatorRequest) -> m.FindCoordinatorResponse:
+    if context.version >= m.FindCoordinatorRequest.MANY_KEYS:
+        return m.FindCoordinatorResponse(
             coordinators=[_find(context, key, request.key_type) for key in request.coordinator_keys]
         )
     coordinator = _find(context, request.key, request.key_type)
-    return FindCoordinatorResponse(
+    return m.FindCoordinatorResponse(
         error_code=coordinator.error_code,
         error_message=coordinator.error_message,
         node_id=coordinator.node_id,
@@ -48,22 +44,22 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
     )
 
 
-def _refusal(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator | None:
+def _refusal(context: RequestContext, key: str, key_type: int) -> m.FindCoordinatorResponseCoordinator | None:
     """Return the answer to a request that is wrong or not allowed."""
     if key_type == GROUP and not context.allows_group(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if key_type == TRANSACTION and not context.allows_transaction(AclOperation.DESCRIBE, key):
         return _refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if key_type == SHARE_PARTITION and context.version >= FindCoordinatorRequest.MANY_KEYS:
+    if key_type == SHARE_PARTITION and context.version >= m.FindCoordinatorRequest.MANY_KEYS:
         if not context.allows(AclOperation.CLUSTER_ACTION):
             return _refused(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        if context.version < FindCoordinatorRequest.SHARE_PARTITIONS or not _is_share_partition(key):
+        if context.version < m.FindCoordinatorRequest.SHARE_PARTITIONS or not _is_share_partition(key):
             return _refused(key, ErrorCode.INVALID_REQUEST, "")
         return None
     return None if key_type in (GROUP, TRANSACTION) else _refused(key, ErrorCode.INVALID_REQUEST)
 
 
-def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorResponseCoordinator:
+def _find(context: RequestContext, key: str, key_type: int) -> m.FindCoordinatorResponseCoordinator:
     if (refusal := _refusal(context, key, key_type)) is not None:
         return refusal
     broker, topic = context.broker, TOPICS[key_type]
@@ -74,13 +70,13 @@ def _find(context: RequestContext, key: str, key_type: int) -> FindCoordinatorRe
     leader = None if state is None else broker.metadata.brokers.get(state.leader)
     if leader is None or not leader.alive:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return FindCoordinatorResponseCoordinator(
+    return m.FindCoordinatorResponseCoordinator(
         key=key,
         node_id=leader.node_id,
         host=leader.host,
         port=context.port_of(leader),
         error_code=ErrorCode.NONE,
-        error_message=None if context.version < FindCoordinatorRequest.MANY_KEYS else "",
+        error_message=None if context.version < m.FindCoordinatorRequest.MANY_KEYS else "",
     )
 
 
@@ -96,8 +92,8 @@ def _is_share_partition(key: str) -> bool:
     return bool(group.strip()) and len(topic_id) == UUID_SIZE
 
 
-def _refused(key: str, error: ErrorCode, message: str | None = None) -> FindCoordinatorResponseCoordinator:
+def _refused(key: str, error: ErrorCode, message: str | None = None) -> m.FindCoordinatorResponseCoordinator:
     text = error.description if message is None else message
-    return FindCoordinatorResponseCoordinator(
+    return m.FindCoordinatorResponseCoordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text
     )

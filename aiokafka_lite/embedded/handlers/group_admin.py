@@ -48,9 +48,7 @@ def describe_each(
                 raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not group.group_id:
                 raise GroupRefusal(ErrorCode.INVALID_GROUP_ID)
-            error = context.broker.groups.check(group.group_id)
-            if error is not ErrorCode.NONE:
-                raise GroupRefusal(error)
+            context.broker.groups.require(group.group_id)
             fill(context, group)
     if with_operations:
         add_authorized_operations(context, described)

@@ -214,6 +214,7 @@ async def _commit_transactional(
     verification, error = await _verify(context, request)
     if error is not ErrorCode.NONE:
         return _FOR_MEMBERS.get(error, error)
+    # After the verification, which waits: the member may have been fenced meanwhile.
     error = groups.check_commit(
         request.group_id,
         request.member_id,
@@ -407,6 +408,7 @@ async def offset_delete(context: RequestContext, request: m.OffsetDeleteRequest)
 
 
 _AFTER_VERSION = 2
+"""The size of the version with which a subscription begins."""
 
 
 def _check_deletion(context: RequestContext, topic: str, partition: int, busy: Collection[str]) -> ErrorCode:

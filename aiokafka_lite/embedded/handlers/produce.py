@@ -212,10 +212,8 @@ def _partition(
         log_start_offset=outcome.log_start_offset,
         error_message=outcome.message,
         record_errors=[
-            m.ProduceResponseRecordError(
-                batch_index=record_error.batch_index, batch_index_error_message=record_error.message
-            )
-            for record_error in outcome.record_errors
+            m.ProduceResponseRecordError(batch_index=error.batch_index, batch_index_error_message=error.message)
+            for error in outcome.record_errors
         ],
     )
     if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= m.ProduceRequest.LEADER_HINTS:

@@ -6,23 +6,18 @@ The login itself is in ``authentication``. Requests that it does not handle come
 from __future__ import annotations
 
 from ...errors import ErrorCode
-from ...protocol.messages import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from ...protocol import messages as m
 from ..request_context import RequestContext, handles
 
 
-@handles(SaslHandshakeRequest)
-def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+@handles(m.SaslHandshakeRequest)
+def sasl_handshake(context: RequestContext, request: m.SaslHandshakeRequest) -> m.SaslHandshakeResponse:
+    return m.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
 
-@handles(SaslAuthenticateRequest)
-def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
+@handles(m.SaslAuthenticateRequest)
+def sasl_authenticate(context: RequestContext, request: m.SaslAuthenticateRequest) -> m.SaslAuthenticateResponse:
+    return m.SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",
         auth_bytes=b"",

@@ -87,9 +87,7 @@ def _check(context: RequestContext, request: m.ShareGroupHeartbeatRequest) -> No
 
 def require_share_group(context: RequestContext, group_id: str) -> None:
     """Raise GroupRefusal if this broker does not coordinate the group, or if the group has another type."""
-    error = context.broker.groups.check(group_id)
-    if error is not ErrorCode.NONE:
-        raise GroupRefusal(error)
+    context.broker.groups.require(group_id)
     if context.broker.groups.group(group_id) is not None:
         raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 

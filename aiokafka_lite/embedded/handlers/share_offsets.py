@@ -37,9 +37,7 @@ def _described(
     with refusal_in(response):
         if not context.allows_group(AclOperation.DESCRIBE, request.group_id):
             raise GroupRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        error = context.broker.groups.check(request.group_id)
-        if error is not ErrorCode.NONE:
-            raise GroupRefusal(error)
+        context.broker.groups.require(request.group_id)
         if request.topics is not None:
             _require_partitions(context, request.group_id, request.topics)
         group = context.broker.share_groups.find(request.group_id)

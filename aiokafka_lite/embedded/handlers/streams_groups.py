@@ -39,9 +39,7 @@ async def streams_group_heartbeat(
         _check_request(request)
         if context.broker.share_groups.find(request.group_id) is not None:
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a streams group.")
-        error = groups.check(request.group_id)
-        if error is not ErrorCode.NONE:
-            raise GroupRefusal(error)
+        groups.require(request.group_id)
         group = groups.hosted.streams(request.group_id, request.member_epoch)
         if request.member_epoch == LEAVE:
             group.leave(request.member_id, shutdown=request.shutdown_application)

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import uuid
 
-from ...protocol.messages import (
-    GetTelemetrySubscriptionsRequest,
-    GetTelemetrySubscriptionsResponse,
-    PushTelemetryRequest,
-    PushTelemetryResponse,
-)
+from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..client_telemetry import ACCEPTED, ClientTelemetry, MetricsPush
 from ..request_context import RequestContext, handles
 
 
-@handles(GetTelemetrySubscriptionsRequest)
+@handles(m.GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
-    context: RequestContext, request: GetTelemetrySubscriptionsRequest
-) -> GetTelemetrySubscriptionsResponse:
+    context: RequestContext, request: m.GetTelemetrySubscriptionsRequest
+) -> m.GetTelemetrySubscriptionsResponse:
     request_id = request.client_instance_id
     instance_id = uuid.uuid4().bytes if request_id == ZERO_UUID else request_id
     client = {
@@ -31,7 +26,7 @@ def get_telemetry_subscriptions(
         "client_source_address": context.client.client_host.removeprefix("/"),
     }
     subscription, error = _telemetry(context).subscribe(instance_id, client)
-    return GetTelemetrySubscriptionsResponse(
+    return m.GetTelemetrySubscriptionsResponse(
         error_code=error,
         client_instance_id=instance_id if request_id == ZERO_UUID else ZERO_UUID,
         subscription_id=subscription.subscription_id,
@@ -43,8 +38,8 @@ def get_telemetry_subscriptions(
     )
 
 
-@handles(PushTelemetryRequest)
-def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+@handles(m.PushTelemetryRequest)
+def push_telemetry(context: RequestContext, request: m.PushTelemetryRequest) -> m.PushTelemetryResponse:
     pushed = MetricsPush(
         context.broker.node_id,
         uuid.UUID(bytes=request.client_instance_id),
@@ -55,7 +50,7 @@ def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Pu
     )
     max_bytes = context.broker.settings.number("telemetry.max.bytes")
     error = _telemetry(context).push(pushed, request.subscription_id, request.compression_type, max_bytes)
-    return PushTelemetryResponse(error_code=error)
+    return m.PushTelemetryResponse(error_code=error)
 
 
 def _telemetry(context: RequestContext) -> ClientTelemetry:

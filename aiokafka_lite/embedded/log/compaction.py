@@ -86,6 +86,8 @@ def _clean(batch: StoredBatch, latest: dict[bytes, int], tombstones_before: int)
     if view.is_control:
         return batch
     body = view.body(MAX_DECOMPRESSED_SIZE)
+    # As in Kafka, a record without a key goes: it was written before the topic was compacted. Kafka counts the time of
+    # a tombstone from its first compaction (KIP-534), this broker from its timestamp.
     records = [
         record
         for record in scan(view, body)

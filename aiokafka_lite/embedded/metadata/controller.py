@@ -152,6 +152,7 @@ class Controller:
         A topic that cannot be saved does not change, and is tried again. Without a retry, the next start would not know
         the new leader, and the records that this leader has acknowledged would be lost.
         """
+        # A fenced broker leaves the in-sync sets at once: it cannot fetch, and the high watermark would wait for it.
         change = self._with_leader_back if self.is_alive(node_id) else self._without
         for topic in list(self.topics.values()):
             partitions = tuple(change(topic, state, node_id) for state in topic.partitions)

@@ -303,16 +303,10 @@ class RegistryState:
     def _delete_version(self, request: HttpRequest, name: str, number: str) -> object:
         subject = self._existing(name)
         if request.query.get("permanent") == "true":
-            version = next(
-                (
-                    candidate
-                    for candidate in subject.versions
-                    if str(candidate.number) == number and candidate.is_deleted
-                ),
-                None,
-            )
-            if version is None:
+            deleted = [version for version in subject.versions if version.is_deleted and str(version.number) == number]
+            if not deleted:
                 raise _Refused(HTTPStatus.NOT_FOUND, 40407, f"Version {number} was not deleted first")
+            version = deleted[0]
             subject.versions.remove(version)
         else:
             version = self._find(subject, number)

@@ -201,6 +201,8 @@ class FetchSessions:
             assert self._partitions >= 0, "a session ends with as many partitions as it was counted with"
 
     def _new_id(self) -> int:
+        # Random and not counted: a reader that returns after a restart of the broker must not find the session of
+        # another reader under its old id.
         while True:
             session_id = self._random.randrange(1, LAST_EPOCH)
             if session_id not in self._sessions:

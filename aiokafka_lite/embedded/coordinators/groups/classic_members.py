@@ -56,10 +56,7 @@ class ClassicMembers:
             subscription = decode_versioned(ConsumerProtocolSubscription, metadata)[0]
             owned = partitions_with_ids(
                 self._metadata,
-                (
-                    (owned_partition.topic, owned_partition.partitions)
-                    for owned_partition in subscription.owned_partitions
-                ),
+                ((topic.topic, topic.partitions) for topic in subscription.owned_partitions),
             )
             heartbeat = MemberHeartbeat(
                 member_id,

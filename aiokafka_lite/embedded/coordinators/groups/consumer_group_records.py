@@ -244,10 +244,7 @@ def read_subscription(member_id: str, value: Buffer) -> ConsumerMember:
     stored = read.classic_member_metadata
     classic = None
     if stored is not None:
-        protocols = tuple(
-            (supported_protocol.name, bytes(supported_protocol.metadata))
-            for supported_protocol in stored.supported_protocols
-        )
+        protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in stored.supported_protocols)
         classic = ClassicSupport(stored.session_timeout_ms / 1000, protocols)
     return ConsumerMember(
         member_id,

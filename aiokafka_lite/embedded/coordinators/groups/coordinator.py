@@ -79,6 +79,12 @@ class GroupCoordinator:
         """Return NONE if this node coordinates the group. The group "" may have offsets, but no members."""
         return ErrorCode.NONE if self.log.partition_for(group_id) in self._led else ErrorCode.NOT_COORDINATOR
 
+    def require(self, group_id: str) -> None:
+        """Raise GroupRefusal unless this node coordinates the group."""
+        error = self.check(group_id)
+        if error is not ErrorCode.NONE:
+            raise GroupRefusal(error)
+
     def stop(self) -> None:
         """Cancel all timers, because the node stops. Requests that wait end with their connections."""
         for index in list(self._led):

@@ -132,6 +132,7 @@ class HostedGroups(dict[str, HostedGroup]):
             if old is None:
                 text = f"{'Consumer group' if epoch > JOIN else 'Group'} {group_id} not found."
             raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        # ``put`` hosts the group when the heartbeat is accepted. A refused one leaves neither a group nor a migration.
         new = self._consumer_group(group_id)
         if old is not None and not old.is_empty:
             allowed = self._policy() in ("upgrade", "bidirectional")
@@ -169,7 +170,7 @@ class HostedGroups(dict[str, HostedGroup]):
         """Make a group from its records. It has no timers, and is not hosted."""
         group = self._group_of(group_id, records)
         group.restore(records)
-        group.close(ErrorCode.NONE)
+        group.close(ErrorCode.NONE)  # ``restore`` has started the sessions of its members
         return group
 
     def downgrade(self, group: ConsumerGroup) -> bool:

@@ -54,10 +54,7 @@ def _consumer_member(group: Group, member: Member, metadata: MetadataView) -> Co
         # User data is the state of a custom strategy. The consumer protocol has no field for it.
         if assignment.user_data:
             raise ValueError(f"the assignment of {member.member_id} has user data")
-        named = (
-            (assigned_partition.topic, assigned_partition.partitions)
-            for assigned_partition in assignment.assigned_partitions
-        )
+        named = ((topic.topic, topic.partitions) for topic in assignment.assigned_partitions)
         assigned = dict.fromkeys(sorted(partitions_with_ids(metadata, named)), group.generation)
     # A group that waits for its first members has no protocol yet.
     stored = member.subscription(group.protocol) or member.protocols[0][1]

@@ -290,13 +290,10 @@ class SharePartitions:
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> None:
         """Release the records of a member in some partitions, because its session has ended."""
-        for partition in list(partitions):
-            self._release(ShareKey(group_id, partition), member_id)
-
-    def _release(self, key: ShareKey, member_id: str) -> None:
-        share = self._still_led(key) if key in self._led else None
-        if share is not None and share.release(member_id, self._max_deliveries(key.group_id)):
-            self._save(key, share)
+        for key in [ShareKey(group_id, partition) for partition in partitions]:
+            share = self._still_led(key) if key in self._led else None
+            if share is not None and share.release(member_id, self._max_deliveries(group_id)):
+                self._save(key, share)
 
     def _still_led(self, key: ShareKey) -> SharePartition | None:
         """Return a share partition that this node leads. Drops it and returns None if another node leads it now."""

@@ -112,12 +112,7 @@ def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, Sha
         return about, None
     read = decode_versioned(ShareSnapshotValue, value)[0]
     batches = [
-        StateBatch(
-            state_batch.first_offset,
-            state_batch.last_offset,
-            _DELIVERY_STATES[state_batch.delivery_state],
-            state_batch.delivery_count,
-        )
-        for state_batch in read.state_batches
+        StateBatch(batch.first_offset, batch.last_offset, _DELIVERY_STATES[batch.delivery_state], batch.delivery_count)
+        for batch in read.state_batches
     ]
     return about, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))

@@ -88,12 +88,10 @@ class ShareSessions:
         self, session: ShareSession, added: Collection[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> None:
         """Add and drop partitions. Raises SessionRefused if the sessions of the node would have too many."""
-        if (
-            added
-            and sum(len(open_session.partitions) for open_session in self._sessions.values()) + len(added)
-            > MOST_PARTITIONS
-        ):
-            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if added:
+            total = len(added) + sum(len(open_session.partitions) for open_session in self._sessions.values())
+            if total > MOST_PARTITIONS:
+                raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if session.epoch != 1:
             session.unanswered.update(key for key in added if key not in session.partitions)
         session.partitions.update(dict.fromkeys(added))

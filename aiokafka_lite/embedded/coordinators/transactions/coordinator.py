@@ -135,12 +135,8 @@ class TransactionCoordinator:
 
     def _unload(self, index: int) -> None:
         # None: without the topic, no transactional id belongs to this node.
-        for transactional_id in [
-            transactional_id
-            for transactional_id in self._hosted
-            if self.log.partition_for(transactional_id) in (index, None)
-        ]:
-            del self._hosted[transactional_id]
+        for name in [name for name in self._hosted if self.log.partition_for(name) in (index, None)]:
+            del self._hosted[name]
 
     def _load(self, index: int, epoch: int) -> None:
         now, now_ms = asyncio.get_running_loop().time(), self._now_ms()

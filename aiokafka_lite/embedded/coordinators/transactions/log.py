@@ -70,9 +70,7 @@ def _decode(transactional_id: str, value: TransactionLogValue) -> TransactionMet
         value.transaction_timeout_ms,
         list(TransactionState)[value.transaction_status],
         frozenset(
-            (transaction_partition.topic, index)
-            for transaction_partition in value.transaction_partitions or ()
-            for index in transaction_partition.partition_ids
+            (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
         ),
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
