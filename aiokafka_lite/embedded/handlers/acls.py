@@ -11,15 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...acls import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from ...acls import CLUSTER_NAME, AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
 from ...errors import ErrorCode
 from ...protocol import messages as m
 from ..error_responses import error_response

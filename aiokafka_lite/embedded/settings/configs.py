@@ -344,8 +344,6 @@ class BrokerSettings:
         return self.number(name) / 1000
 
     def resource(self, kind: int, name: str) -> Mapping[str, str]:
-        """Return the settings of a group, or of a subscription of client metrics; ``kind`` is the number of the
-        type."""
         return self._settings.resource(kind, name)
 
     def enabled(self, name: str) -> bool:

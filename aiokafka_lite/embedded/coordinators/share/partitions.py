@@ -30,13 +30,7 @@ from ...settings.resource_configs import DURATION
 from ..groups.assignors import TopicIdPartition
 from .group import ShareState
 from .groups import HostedShareGroups
-from .partition import (
-    UNINITIALIZED,
-    Acknowledgement,
-    AcquiredRange,
-    BadAcknowledgement,
-    SharePartition,
-)
+from .partition import UNINITIALIZED, Acknowledgement, AcquiredRange, BadAcknowledgement, SharePartition
 
 NOT_READ = "This server does not host this topic-partition."
 """The refusal of an acknowledgement for a share partition that no member has read at this leader."""
