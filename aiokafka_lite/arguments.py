@@ -32,7 +32,7 @@ _SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """Return the value for an error text, shortened."""
+    """Shorten the value for an error text."""
     text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
@@ -46,13 +46,13 @@ def must_be(name: str, what: str, value: object) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things, as in "1 partition", "2 partitions" and "2 batches"."""
+    """Format a number of things, as in "1 partition", "2 partitions" and "2 batches"."""
     ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count} {noun}{ending}"
 
 
 def in_seconds(seconds: float) -> str:
-    """Return a duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
+    """Format a duration for an error text, in three digits: ``0.55 s``, ``3600 s``."""
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
@@ -85,8 +85,8 @@ def check_methods(name: str, value: object, *methods: str) -> None:
 
 
 def for_part(name: str, argument: object) -> object:
-    """Return the result of a serializer's or deserializer's ``for_part`` method, or the object itself without that
-    method.
+    """Call a serializer's or deserializer's ``for_part``, if it has that method. Returns the result, or the object
+    itself.
     """
     choose = getattr(argument, "for_part", None)
     return argument if choose is None else choose(name.partition("_")[0])
@@ -107,7 +107,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
-    """Return a whole number from ``low`` to ``high``, both included."""
+    """Check that a value is a whole number from ``low`` to ``high``, both included."""
     is_above = is_whole(value) and value > high
     at_most = f" and <= {high}" if is_above or high not in (INT32_MAX, INT64_MAX) else ""
     what = f"a whole number >= {low}{at_most}"
@@ -126,7 +126,7 @@ def check_max_records(value: object) -> None:
 
 
 def text(name: str, value: object) -> str:
-    """Return a string that a request can carry."""
+    """Check that a value is a string that a request can carry."""
     if not isinstance(value, str):
         raise TypeError(must_be(name, "a string", value))
     if len(value) <= MAX_STRING and value.isascii():
@@ -142,27 +142,26 @@ def text(name: str, value: object) -> str:
 
 
 def several(argument: Iterable[T], what: str) -> list[T]:
-    """Return the items of an iterable as a list. A string is refused, because it would become a list of its letters."""
+    """Make a list of an iterable. A string is refused, because it would become a list of its letters."""
     if isinstance(argument, str | bytes) or not isinstance(argument, Iterable):
         raise TypeError(must_be(what, "an iterable", argument))
     return list(argument)
 
 
 def names(argument: str | Iterable[str], what: str) -> list[str]:
-    """Return one name or several, without duplicates. ``what`` says in errors what a name is, for example "topic"."""
+    """Check one name or several, and drop duplicates. ``what`` says in errors what a name is, for example "topic"."""
     listed = [argument] if isinstance(argument, str) else several(argument, f"{what}s")
     return list(dict.fromkeys(text(what, name) for name in listed))
 
 
 def mapping(name: str, argument: object, keys: str) -> Mapping[Any, Any]:
-    """Return a mapping. ``keys`` describes its keys in errors."""
+    """Check that a value is a mapping. ``keys`` describes its keys in errors."""
     if not isinstance(argument, Mapping):
         raise TypeError(must_be(name, f"a mapping of {keys}", argument))
     return argument
 
 
 def broker_ids(argument: Iterable[int]) -> list[int]:
-    """Return the ids of brokers."""
     return [whole("broker id", broker_id) for broker_id in several(argument, "brokers")]
 
 
@@ -170,7 +169,7 @@ def broker_ids(argument: Iterable[int]) -> list[int]:
 
 
 def partition(argument: object) -> TopicPartition:
-    """Return one partition. A plain tuple of topic and number is accepted."""
+    """Check one partition. A plain tuple of topic and number is accepted."""
     if not isinstance(argument, tuple) or len(argument) != 2:
         raise TypeError(must_be("partition", "a TopicPartition(topic, number)", argument))
     topic, number = argument
@@ -183,7 +182,7 @@ def partition(argument: object) -> TopicPartition:
 
 
 def partitions(argument: object) -> list[TopicPartition]:
-    """Return the partitions without duplicates. A single partition is refused, because it is itself a tuple."""
+    """Check partitions, and drop duplicates. A single partition is refused, because it is itself a tuple."""
     if isinstance(argument, TopicPartition):
         raise TypeError(f"partitions must be an iterable of TopicPartition, got one alone; pass [{argument!r}]")
     if isinstance(argument, str | bytes) or not isinstance(argument, Iterable):
@@ -192,12 +191,12 @@ def partitions(argument: object) -> list[TopicPartition]:
 
 
 def by_partition(name: str, argument: object, values: str = "offsets") -> dict[TopicPartition, Any]:
-    """Return a mapping whose keys are partitions. ``values`` describes its values in errors."""
+    """Check the keys of a mapping by partition. ``values`` describes its values in errors."""
     return {partition(key): value for key, value in mapping(name, argument, f"TopicPartition to {values}").items()}
 
 
 def by_topic(argument: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
-    """Return the partition numbers under the names, or the ids, of their topics."""
+    """Group partition numbers by the names, or the ids, of their topics."""
     topics: dict[T, list[int]] = {}
     for topic, number in argument:
         topics.setdefault(topic, []).append(number)
@@ -205,12 +204,12 @@ def by_topic(argument: Iterable[tuple[T, int]]) -> dict[T, list[int]]:
 
 
 def offset(value: object, name: str = "offset") -> int:
-    """Return an offset: the offset of the next record to read."""
+    """Check an offset: the offset of the next record to read."""
     return whole(name, value, 0, INT64_MAX)
 
 
 def timestamps(argument: object) -> dict[TopicPartition, int]:
-    """Return milliseconds since the epoch, by partition."""
+    """Check milliseconds since the epoch, by partition."""
     return {
         key: whole(f"timestamp of {key} in milliseconds", value, 0, INT64_MAX)
         for key, value in by_partition("timestamps", argument, "milliseconds").items()
@@ -218,7 +217,7 @@ def timestamps(argument: object) -> dict[TopicPartition, int]:
 
 
 def offsets(argument: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets to commit, by partition. An int is an offset without metadata."""
+    """Check the offsets to commit, by partition. An int is an offset without metadata."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in by_partition("offsets", argument).items():
         if type(value) is int:
@@ -231,14 +230,13 @@ def offsets(argument: object) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def record(argument: object) -> Record:
-    """Return a record, as reads return them."""
     if not isinstance(argument, Record):
         raise TypeError(must_be("record", "a Record that a read has returned", argument))
     return argument
 
 
 def marked(argument: object, metadata: str) -> list[Record] | None:
-    """Return the records to mark, or None for all. Metadata belongs to the offset of one record."""
+    """Check the records to mark, or None for all. Metadata belongs to the offset of one record."""
     if isinstance(argument, Record):
         return [argument]
     if (

@@ -86,7 +86,7 @@ def resembles(value: object, allowed: str) -> bool:
 
 
 def url(text: object) -> str:
-    """Return scheme, host and port of an http address. ``/…`` stands for the rest."""
+    """Shorten an http address to scheme, host and port. ``/…`` stands for the rest."""
     if _is_port(text):
         return repr(text)
     match = _URL.fullmatch(text) if isinstance(text, str) else None
@@ -96,7 +96,7 @@ def url(text: object) -> str:
 
 
 def address(text: object) -> str:
-    """Return a server's address for an error. ``…`` stands for what is no part of a host and a port."""
+    """Shorten a server's address for an error. ``…`` stands for what is no part of a host and a port."""
     if not isinstance(text, str):
         return repr(text) if _is_port(text) else kind(text)
     rest = text.rpartition("@")[2]
@@ -119,7 +119,7 @@ def is_scheme(text: str) -> bool:
 
 
 def addresses(value: object) -> str:
-    """Return one or several addresses for an error."""
+    """Shorten one or several addresses for an error."""
     if value in ([], ()) or (isinstance(value, str) and not value.strip(" ,")):
         return repr(value)
     if isinstance(value, str):
@@ -131,7 +131,7 @@ def addresses(value: object) -> str:
 
 
 def path(text: object) -> str:
-    """Return a path for an error, with quotation marks; or a description of a text that may be something else."""
+    """Quote a path for an error, or describe a text that may be something else."""
     if isinstance(text, os.PathLike):
         text = os.fspath(text)
     if not isinstance(text, str):

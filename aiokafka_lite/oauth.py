@@ -79,7 +79,7 @@ class ClientCredentials:
             return self._token
 
     def _request(self) -> tuple[str, float]:
-        """Return a new token, and its lifetime in seconds."""
+        """Request a new token. Returns it with its lifetime in seconds."""
         from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
         from urllib.error import HTTPError
         from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -252,7 +252,7 @@ _NAME = re.compile(r"[a-z_]{1,40}(?:\.[a-z_]{1,40}){0,6}(?::[A-Za-z_]{1,40})?")
 
 
 def imported_provider(setting: str, path: str) -> object:
-    """Return the function at ``module:function``, which a property names. Raises ConfigurationError."""
+    """Import the function ``module:function``, which a property names. Raises ConfigurationError."""
     module, colon, attribute = path.partition(":")
     # A token may be given as the name. It is quoted if the first part of it is a module.
     is_identifier = all(part.isidentifier() for part in re.split("[.:]", path))

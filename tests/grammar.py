@@ -58,8 +58,8 @@ exchange exclude execute exercise exit expand expect expire explain export expos
 fetch fill filter finalize find finish fire fit flip flush fold follow forbid force forget fork format forward free
 freeze fulfil gather generate get give grant group grow guard guess handle hash heal hide hold host identify ignore
 implement import include increase increment indent indicate infer inherit initialize inject insert inspect install
-intercept interpret interrupt introduce invalidate invoke iterate join jump keep kill label lay leave lend let lift
-limit link list listen load locate lock log look loop lose lower make map mark match measure meet merge mirror mock
+intercept interpret interrupt introduce invalidate invoke issue iterate join jump keep kill label lay leave lend let
+lift limit link list listen load locate lock log look loop lose lower make map mark match measure meet merge mirror mock
 monitor mount move name narrow negotiate normalize note notify obey observe obtain occupy offer open order override
 overwrite owe own pack pad parse pass patch pause pay peek perform persist pick place plan play poll pop postpone
 predict prefer prefix prepare preserve prevent print process produce profile promise promote propagate propose

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .. import arguments
 from ..acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
-from ..errors import BrokerError, KafkaError
+from ..errors import BrokerError, KafkaError, error_for
 from ..protocol.messages import (
     AclCreation,
     AclDescription,
@@ -23,7 +23,7 @@ from ..protocol.messages import (
     DescribeAclsResource,
 )
 from .calls import Calls
-from .peer import Peer, answer_of, refusal
+from .peer import Peer, answer_of
 from .results import Results
 
 _EVERY = AclFilter()
@@ -38,14 +38,14 @@ class Acls:
         self._calls = calls
 
     async def describe(self, acl_filter: AclFilter = _EVERY, *, timeout: float | None = None) -> tuple[AclBinding, ...]:
-        """Return the ACLs that a filter matches, by default all ACLs."""
+        """List the ACLs that a filter matches, by default all ACLs."""
         if not isinstance(acl_filter, AclFilter):
             raise TypeError(arguments.must_be("acl_filter", "an AclFilter", acl_filter))
 
         async def ask(peer: Peer) -> tuple[AclBinding, ...]:
             answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, acl_filter)))
             if answer.error_code:
-                raise refusal(answer.error_code, "describing ACLs", answer.error_message)
+                raise error_for(answer.error_code, "describing ACLs", reason=answer.error_message)
             return tuple(_described(resource, acl) for resource in answer.resources for acl in resource.acls)
 
         deadline = self._calls.deadline(timeout)

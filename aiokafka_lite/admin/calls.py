@@ -7,9 +7,8 @@ Every family of calls uses ``Calls.settle``. An item is settled when it has its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import anyio
@@ -20,13 +19,7 @@ from ..cluster.client import Client
 from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
 from ..cluster.metadata import TopicView
 from ..cluster.topics import check_topic_name
-from ..errors import (
-    BrokerError,
-    ErrorCode,
-    KafkaError,
-    KafkaTimeout,
-    error_for,
-)
+from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, error_for
 from ..types import Node, TopicPartition
 from .peer import Ask, Brokers, Deadline, FindTargets, Peer, Targets
 from .results import Results
@@ -40,8 +33,7 @@ LEADERS_MAX_AGE = 1.0
 """Seconds for which known leaders are used, so that a series of calls does not wait for metadata each time. If a broker
 no longer leads a partition, it answers with an error, and the metadata is refreshed."""
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
-_RULES: Rules[Any, Any] = Rules()
+_RULES: Rules[Any] = Rules()
 
 
 class Calls:
@@ -71,7 +63,7 @@ class Calls:
         find_targets: FindTargets,
         ask: Ask[K, V],
         deadline: Deadline,
-        rules: Rules[K, V] = _RULES,
+        rules: Rules[K] = _RULES,
     ) -> Results[K, V]:
         """Ask until every item has its result or its error. ``what`` names the call in errors.
 
@@ -80,38 +72,38 @@ class Calls:
           omits has failed. An error that it raises is the error of all items of the attempt.
         - ``rules`` says which errors are retried.
         """
-        call = Settling(self._brokers, what, items, deadline, rules)
+        call: Settling[K, V] = Settling(self._brokers, what, items, deadline, rules)
         return await self._owner.while_running(call.run(find_targets, ask))
 
     async def one(
         self, what: str, find_targets: FindTargets, ask: Callable[[Peer], Awaitable[R]], deadline: Deadline
     ) -> R:
-        """Do the same as ``settle`` for one item. Return its result, or raise its error."""
+        """Do the same as ``settle`` for one item. Returns its result, or raises its error."""
 
-        async def each(peer: Peer, items: list[str]) -> Mapping[str, R | KafkaError]:
-            result = await ask(peer)
-            return dict.fromkeys(items, result)
+        async def ask_once(peer: Peer, items: list[str]) -> Mapping[str, R | KafkaError]:
+            return dict.fromkeys(items, await ask(peer))
 
-        results: Results[str, R] = await self.settle(what, [what], find_targets, each, deadline)
+        results: Results[str, R] = await self.settle(what, [what], find_targets, ask_once, deadline)
         return results[what]
 
-    async def of_groups(
+    async def at_coordinators(
         self,
+        kind: CoordinatorKind,
         what: str,
-        groups: Iterable[str],
+        names: Iterable[str],
         ask: Ask[str, V],
         deadline: Deadline,
         *,
-        already: Mapping[ErrorCode, Callable[[str], V]] = NOTHING,
+        already: Collection[ErrorCode] = (),
     ) -> Results[str, V]:
-        """Settle each group at its coordinator."""
-        find = partial(self._coordinators, CoordinatorKind.GROUP)
-        return await self.settle(what, groups, find, ask, deadline, Rules(already=already, key_of=_group_key))
+        """Settle each group or transactional id at its coordinator."""
+        rules: Rules[str] = Rules(already=already, key_of=partial(CoordinatorKey, kind))
+        return await self.settle(what, names, partial(self._coordinators, kind), ask, deadline, rules)
 
     async def coordinators(self, kind: CoordinatorKind, names: Iterable[str], deadline: Deadline) -> Results[str, Node]:
-        """Return the coordinators of groups or of transactional ids. Each of them accepts connections.
+        """Look up the coordinators of groups or transactional ids again, and connect to each of them.
 
-        They are looked up again, because only a request to a cached coordinator would show that it has moved.
+        A cached coordinator may have moved, and only a request to it would show that.
         """
         names = list(names)
         for name in names:
@@ -120,14 +112,7 @@ class Calls:
         async def ask(peer: Peer, items: list[str]) -> Mapping[str, Node | KafkaError]:
             return dict.fromkeys(items, peer.node)
 
-        return await self.settle(
-            "finding coordinators",
-            names,
-            partial(self._coordinators, kind),
-            ask,
-            deadline,
-            Rules(key_of=partial(CoordinatorKey, kind)),
-        )
+        return await self.at_coordinators(kind, "finding coordinators", names, ask, deadline)
 
     async def of_group(
         self,
@@ -137,7 +122,7 @@ class Calls:
         ask: Ask[K, V],
         deadline: Deadline,
         *,
-        already: Mapping[ErrorCode, Callable[[K], V]] = NOTHING,
+        already: Collection[ErrorCode] = (),
     ) -> Results[K, V]:
         """Settle all items at the coordinator of one group."""
 
@@ -147,23 +132,8 @@ class Calls:
                 raise targets.errors[group_id]
             return Targets({node_id: list(items) for node_id in targets.by_node})
 
-        return await self.settle(
-            what, items, find, ask, deadline, Rules(already=already, key_of=lambda item: _group_key(group_id))
-        )
-
-    async def of_transactions(
-        self, what: str, transactional_ids: Iterable[str], ask: Ask[str, V], deadline: Deadline
-    ) -> Results[str, V]:
-        """Settle each transactional id at its coordinator."""
-        find = partial(self._coordinators, CoordinatorKind.TRANSACTION)
-        return await self.settle(
-            what,
-            transactional_ids,
-            find,
-            ask,
-            deadline,
-            Rules(key_of=lambda item: CoordinatorKey(CoordinatorKind.TRANSACTION, item)),
-        )
+        key = CoordinatorKey(CoordinatorKind.GROUP, group_id)
+        return await self.settle(what, items, find, ask, deadline, Rules(already=already, key_of=lambda _: key))
 
     # Targets.
 
@@ -244,9 +214,7 @@ class Calls:
         return targets
 
     async def all_brokers(self, deadline: Deadline, *, at_once: bool = True) -> list[int]:
-        """Return the ids of all brokers, by new metadata. In a loop, ``at_once`` must be false, so that requests are
-        paced.
-        """
+        """Refresh the metadata, and return the ids of all brokers. ``at_once`` skips the pause between requests."""
         view = await self._client.refresh((), timeout=max(deadline.left, 0.001), at_once=at_once)
         return sorted(view.nodes)
 
@@ -268,17 +236,11 @@ class Calls:
                 raise KafkaTimeout(f"{late}; the last error was: {gone}") from None
 
 
-def _group_key(group_id: str) -> CoordinatorKey:
-    return CoordinatorKey(CoordinatorKind.GROUP, group_id)
-
-
 def _is_gone(error: KafkaError) -> bool:
-    """Return whether the broker has left the cluster."""
     return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError:
-    """Return the error of a partition that has no leader in metadata."""
     if topic is not None and topic.error is not ErrorCode.NONE:
         return error_for(topic.error, f"topic {item.topic!r}")
     if topic is not None and topic.is_usable and topic.partition(item.partition) is None:

@@ -27,7 +27,7 @@ from ..protocol.messages import (
 from ..types import Node
 from ..version import VERSION
 from .calls import Calls
-from .peer import Peer, refusal
+from .peer import Peer
 from .results import Results
 
 
@@ -119,7 +119,7 @@ class Cluster:
         self._calls = calls
 
     async def describe(self, *, include_fenced: bool = False, timeout: float | None = None) -> ClusterDescription:
-        """Return the brokers, the controller and the cluster's id. ``include_fenced`` requires Kafka 4.0."""
+        """Describe the cluster: its brokers, its controller, its id. ``include_fenced`` requires Kafka 4.0."""
 
         async def ask(peer: Peer) -> ClusterDescription:
             if include_fenced:
@@ -132,7 +132,7 @@ class Cluster:
         return await self._calls.one("describing the cluster", self._calls.any_broker, ask, deadline)
 
     async def features(self, *, timeout: float | None = None) -> Features:
-        """Return the features of the cluster (KIP-584). Requires Kafka 2.7."""
+        """Describe the features of the cluster (KIP-584). Requires Kafka 2.7."""
 
         async def ask(peer: Peer) -> Features:
             peer.require(ApiVersionsRequest.FEATURES, "describing features")
@@ -198,7 +198,7 @@ class Cluster:
         await self._calls.one("updating features", self._calls.controller, ask, deadline)
 
     async def quorum(self, *, timeout: float | None = None) -> Quorum:
-        """Return the controllers of a cluster without ZooKeeper. Requires Kafka 3.3."""
+        """Describe the controllers of a cluster without ZooKeeper. Requires Kafka 3.3."""
 
         async def ask(peer: Peer) -> Quorum:
             peer.require(DescribeQuorumRequest.INTRODUCED, "describing the metadata quorum")
@@ -232,7 +232,7 @@ class Cluster:
     async def api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, tuple[ApiSupport, ...]]:
-        """Return the APIs of these brokers, in order of their keys; of all brokers if None."""
+        """Ask brokers for their APIs, in order of the keys; all brokers if None."""
         broker_ids = None if brokers is None else arguments.broker_ids(brokers)
 
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[ApiSupport, ...] | KafkaError]:
@@ -268,7 +268,7 @@ def _replica(replica: DescribeQuorumReplica) -> QuorumReplica:
 
 def _raise_for(code: int, what: str, message: str | None) -> None:
     if code:
-        raise refusal(code, what, message)
+        raise error_for(code, what, reason=message)
 
 
 async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:

@@ -122,12 +122,12 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
-        """Return the dynamic settings of all brokers."""
+        """Return the resource with the dynamic settings of all brokers."""
         return cls(ConfigResourceType.BROKER, "")
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
-        """Return a group (Kafka 4.0)."""
+        """Return the resource of a group. Requires Kafka 4.0."""
         return cls(ConfigResourceType.GROUP, name)
 
     @property
@@ -218,9 +218,7 @@ class Configs:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, Setting]]:
-        """Return the settings of resources by name: all, or the settings in ``names``. Documentation requires Kafka
-        2.6.
-        """
+        """Read the settings of resources by name: all, or those in ``names``. ``documentation`` requires Kafka 2.6."""
         listed = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 
@@ -236,8 +234,7 @@ class Configs:
     async def list(
         self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
-        """Return the resources of these types, all types if None. Groups and client metrics are listed if they have
-        settings.
+        """List the resources of these types, all types if None; groups and client metrics only if they have settings.
 
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
@@ -448,7 +445,7 @@ async def _replace(
 def replaced(
     resource: ConfigResource, present: Mapping[str, Setting], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """Return the resource's own settings after the changes. Pure.
+    """Return the resource's own settings after the changes.
 
     Raises UnsupportedVersion if one of the settings is secret: its value cannot be read, so it would be lost.
     """

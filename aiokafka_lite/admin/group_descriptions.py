@@ -139,7 +139,7 @@ class GroupDescription:
 
 
 async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]) -> list[GroupListing]:
-    """Return the groups of one broker. An old broker ignores the filters."""
+    """List the groups of one broker. An old broker ignores the filters."""
     lists_states = peer.speaks(ListGroupsRequest.STATES)
     lists_types = peer.speaks(ListGroupsRequest.TYPES)
     request = ListGroupsRequest(

@@ -95,7 +95,7 @@ class Groups:
         types: Iterable[GroupType | str] = (),
         timeout: float | None = None,
     ) -> tuple[GroupListing, ...]:
-        """Return all groups that this client may see, by name. ``states`` and ``types`` select some of them.
+        """List all groups that this client may see, by name. ``states`` and ``types`` select some of them.
 
         Raises the error if one broker did not answer, since the list would not be complete.
         """
@@ -123,10 +123,12 @@ class Groups:
         return await self._describe(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _describe(self, groups: Iterable[str], deadline: Deadline) -> Results[str, GroupDescription]:
-        return await self._calls.of_groups("describing groups", groups, describe_groups, deadline)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.GROUP, "describing groups", groups, describe_groups, deadline
+        )
 
     async def coordinators(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, Node]:
-        """Return the broker that coordinates each group, whether the group exists or not."""
+        """Find the broker that coordinates each group, whether the group exists or not."""
         names = arguments.names(groups, "group")
         return await self._calls.coordinators(CoordinatorKind.GROUP, names, self._calls.deadline(timeout))
 
@@ -141,9 +143,11 @@ class Groups:
             }
 
         deadline = self._calls.deadline(timeout)
-        gone = {ErrorCode.GROUP_ID_NOT_FOUND: lambda _: None}
+        gone = (ErrorCode.GROUP_ID_NOT_FOUND,)
         names = arguments.names(groups, "group")
-        return await self._calls.of_groups("deleting groups", names, ask, deadline, already=gone)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.GROUP, "deleting groups", names, ask, deadline, already=gone
+        )
 
     # Offsets.
 
@@ -155,7 +159,7 @@ class Groups:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
-        """Return the committed offsets of groups in these partitions, or in all. A group that does not exist has none.
+        """Read the committed offsets of groups in these partitions, or in all. A group that does not exist has none.
 
         With ``require_stable``, the call waits for the end of transactions that commit offsets of these partitions
         (Kafka 2.5; older brokers do not wait). Without ``partitions``, it waits only for partitions that already have a
@@ -176,7 +180,9 @@ class Groups:
     ) -> Results[str, Mapping[TopicPartition, OffsetAndMetadata]]:
         topics = None if partitions is None else arguments.by_topic(partitions)
         ask = partial(_fetch_offsets, topics=topics, require_stable=require_stable)
-        return await self._calls.of_groups("asking for committed offsets", groups, ask, deadline)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.GROUP, "asking for committed offsets", groups, ask, deadline
+        )
 
     async def alter_offsets(
         self,
@@ -192,7 +198,7 @@ class Groups:
         checked = {
             partition: _offset(offset) for partition, offset in arguments.by_partition("offsets", offsets).items()
         }
-        return await self._commit(_group(group), checked, self._calls.deadline(timeout))
+        return await self._commit(arguments.text("group", group), checked, self._calls.deadline(timeout))
 
     async def _commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
@@ -214,7 +220,7 @@ class Groups:
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
         """Delete committed offsets (Kafka 2.4). A topic with subscribers fails with GROUP_SUBSCRIBED_TO_TOPIC."""
-        group_id = _group(group)
+        group_id = arguments.text("group", group)
 
         async def ask(peer: Peer, items: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError | None]:
             peer.require(OffsetDeleteRequest.INTRODUCED, "deleting offsets of groups")
@@ -239,7 +245,7 @@ class Groups:
         A member that still runs joins again. An id that the group does not have fails with UNKNOWN_MEMBER_ID. In the
         consumer protocol (KIP-848) brokers remove only static members: another member fails in the same way.
         """
-        group_id = _group(group)
+        group_id = arguments.text("group", group)
         leaving = {name: LeaveGroupRequestMember(member_id=name) for name in arguments.names(members, "member")} | {
             name: LeaveGroupRequestMember(group_instance_id=name) for name in arguments.names(instances, "instance")
         }
@@ -254,7 +260,7 @@ class Groups:
             return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
 
         deadline = self._calls.deadline(timeout)
-        gone = {ErrorCode.UNKNOWN_MEMBER_ID: lambda _: None}
+        gone = (ErrorCode.UNKNOWN_MEMBER_ID,)
         return await self._calls.of_group("removing members", group_id, leaving, ask, deadline, already=gone)
 
     async def reset_offsets(
@@ -275,7 +281,7 @@ class Groups:
         """
         if not isinstance(to, Reset):
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
-        group_id = _group(group)
+        group_id = arguments.text("group", group)
         deadline = self._calls.deadline(timeout)
         chosen = None if partitions is None and topics is None else arguments.partitions(partitions or ())
         names = None if topics is None else arguments.names(topics, "topic")
@@ -314,7 +320,7 @@ class Groups:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[str, GroupLag]:
-        """Return the lag of groups in each partition that has a committed offset or belongs to a member.
+        """Compute the lag of groups in each partition that has a committed offset or belongs to a member.
 
         For a streams group, the result has only partitions with a committed offset.
 
@@ -346,10 +352,6 @@ class Groups:
             for group_id, offsets in committed.done.items()
         }
         return Results({name: done[name] for name in names if name in done}, failed)
-
-
-def _group(group: object) -> str:
-    return arguments.text("group", group)
 
 
 def _offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
@@ -411,8 +413,9 @@ async def _fetch_offsets(
 
 
 def _owners(group: GroupDescription, committed: Iterable[TopicPartition]) -> dict[TopicPartition, MemberDescription]:
-    """Return the member that owns each partition. In a streams group, the member whose task reads a committed
-    partition.
+    """Return the member that owns each partition.
+
+    In a streams group, a member owns the committed partitions that its tasks read.
     """
     owners = {item: member for member in group.members for item in member.assignment or ()}
     tasks = {

@@ -20,7 +20,7 @@ from ..protocol.messages import (
 )
 from ..types import TopicPartition
 from .calls import Calls
-from .peer import Peer, answer_of, refusal
+from .peer import Peer, answer_of, results_of
 from .results import Results
 from .settling import Rules
 
@@ -83,10 +83,7 @@ class Leaders:
             )
 
         async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:
-            answers = await ask(peer, None)
-            failed = {item: answer for item, answer in answers.items() if isinstance(answer, KafkaError)}
-            done = {item: answer for item, answer in answers.items() if not isinstance(answer, KafkaError)}
-            return Results(done, failed)
+            return results_of(await ask(peer, None))
 
         return await self._calls.one("electing leaders", self._calls.controller, ask_for_all, deadline)
 
@@ -160,7 +157,7 @@ class Reassignments:
             )
             answer = await peer.send(request)
             if answer.error_code:
-                raise refusal(answer.error_code, "moving replicas", answer.error_message)
+                raise error_for(answer.error_code, "moving replicas", reason=answer.error_message)
             answers: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.responses:
                 for partition in topic.partitions:
@@ -178,8 +175,7 @@ class Reassignments:
     async def list(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """Return the moves that are in progress, of these partitions or of all. The result leaves out other
-        partitions."""
+        """List the moves that are in progress, of these partitions or of all. Other partitions are left out."""
         topics = None
         if partitions is not None:
             topics = [
@@ -192,7 +188,7 @@ class Reassignments:
             request = ListPartitionReassignmentsRequest(timeout_ms=peer.timeout_ms, topics=topics)
             answer = await peer.send(request)
             if answer.error_code:
-                raise refusal(answer.error_code, "listing moves", answer.error_message)
+                raise error_for(answer.error_code, "listing moves", reason=answer.error_message)
             return {
                 TopicPartition(topic.name, partition.partition_index): Reassignment(
                     tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)

@@ -76,10 +76,9 @@ class LogDirs:
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, tuple[LogDir, ...]]:
-        """Return the log directories of brokers, with the replicas of these partitions; all if None. Requires Kafka
-        2.0.
+        """Describe the log directories of brokers, with the replicas of these partitions; all if None.
 
-        Before Kafka 3.2 a client without the permission gets no directories instead of an error.
+        Requires Kafka 2.0. Before Kafka 3.2, a client without the permission gets no directories instead of an error.
         """
         broker_ids = None if brokers is None else arguments.broker_ids(brokers)
         topics = None

@@ -88,7 +88,7 @@ class OffsetsOfPartitions:
         isolation_level: str | IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout: float | None = None,
     ) -> Results[TopicPartition, FoundOffset | None]:
-        """Return the offset of each partition: a special offset, or the offset of the first record at a time or later.
+        """Look up the offset of each partition: a special offset, or that of the first record at a time or later.
 
         The time is in milliseconds since the epoch. The result is None if there is no such offset: all records are
         older, or tiered storage is empty.
@@ -137,7 +137,7 @@ class OffsetsOfPartitions:
     async def ends_of_epochs(
         self, epochs: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, EpochEnd | None]:
-        """Return the ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
+        """Look up the ends of leader epochs; None for an epoch that the log does not have. Requires Kafka 2.1."""
         epoch_of = {
             partition: arguments.whole("leader epoch", epoch)
             for partition, epoch in arguments.by_partition("epochs", epochs, "leader epochs").items()
@@ -219,9 +219,7 @@ def _name(timestamp: int) -> str:
 
 
 def isolation_of(level: str | IsolationLevel) -> IsolationLevel:
-    """Return the isolation level, given as ``IsolationLevel`` or by name. Raises ConfigurationError for any other
-    value.
-    """
+    """Parse an isolation level: an ``IsolationLevel`` or its name. Raises ConfigurationError for any other value."""
     try:
         return IsolationLevel[level.upper()] if isinstance(level, str) else IsolationLevel(level)
     except (KeyError, ValueError):

@@ -31,7 +31,7 @@ N = TypeVar("N", bound=OpenEnum)
 
 
 def members_of(kind: type[N], values: Iterable[N | str]) -> set[N]:
-    """Return the members of an enumeration, given as members or by name. Raises TypeError and ValueError."""
+    """Convert members and names of members to a set of members. Raises TypeError and ValueError."""
     name = kind.__name__
     listed = [values] if isinstance(values, str) else arguments.several(values, name)
     for value in listed:

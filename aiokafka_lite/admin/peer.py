@@ -16,6 +16,7 @@ from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..settings.checks import LONGEST
 from ..types import Node
+from .results import Results
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,9 +40,7 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     def first_part(self) -> Deadline:
-        """Return a deadline after three quarters of the remaining time. If the step times out, later steps still have
-        time.
-        """
+        """Return a deadline after three quarters of the remaining time, so that a late step leaves time for others."""
         return Deadline(max(self.left * 0.75, 0.001))
 
 
@@ -124,12 +123,14 @@ class Brokers:
 
 
 def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """Return the value if the code is 0, otherwise its error. ``what`` names the operation, ``message`` is from the
-    broker.
+    """Return the value if the code is 0, otherwise its error.
+
+    ``what`` names the operation, ``message`` is from the broker.
     """
-    return value if code == ErrorCode.NONE else refusal(code, what, message)
+    return value if code == ErrorCode.NONE else error_for(code, what, reason=message)
 
 
-def refusal(code: int, what: str, message: str | None) -> KafkaError:
-    """Return the error of a code. ``what`` names the operation, ``message`` is from the broker."""
-    return error_for(code, what, reason=message)
+def results_of(answers: Mapping[K, V | KafkaError]) -> Results[K, V]:
+    """Divide answers into results and errors."""
+    failed = {item: answer for item, answer in answers.items() if isinstance(answer, KafkaError)}
+    return Results({item: answer for item, answer in answers.items() if not isinstance(answer, KafkaError)}, failed)

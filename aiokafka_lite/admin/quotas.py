@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .. import arguments
-from ..errors import KafkaError
+from ..errors import KafkaError, error_for
 from ..protocol.messages import (
     AlterClientQuotasOperation,
     AlterClientQuotasRequest,
@@ -23,7 +23,7 @@ from ..protocol.messages import (
     DescribeClientQuotasRequest,
 )
 from .calls import Calls
-from .peer import Peer, answer_of, refusal
+from .peer import Peer, answer_of
 from .results import Results
 
 
@@ -76,7 +76,7 @@ class Quotas:
         strict: bool = False,
         timeout: float | None = None,
     ) -> Mapping[QuotaEntity, Mapping[str, float]]:
-        """Return the quotas of entities whose parts match; all quotas if no part is given.
+        """Describe the quotas of entities whose parts match; all quotas if no part is given.
 
         ``strict`` leaves out entities that also have a part that was not given.
         """
@@ -93,7 +93,7 @@ class Quotas:
             peer.require(DescribeClientQuotasRequest.INTRODUCED, "describing quotas")
             answer = await peer.send(DescribeClientQuotasRequest(components=components, strict=strict))
             if answer.error_code:
-                raise refusal(answer.error_code, "describing quotas", answer.error_message)
+                raise error_for(answer.error_code, "describing quotas", reason=answer.error_message)
             return {
                 _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                     value.key: value.value for value in entry.values

@@ -15,7 +15,7 @@ from .topics import Topics
 
 
 async def partitions_of(calls: Calls, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition]:
-    """Return all partitions of topics. Raises the error of a topic that cannot be described."""
+    """Look up all partitions of topics. Raises the error of a topic that cannot be described."""
     described = (await Topics(calls).describe(topics, timeout=max(deadline.left, 0.001))).raise_for_errors()
     return [
         TopicPartition(topic.name, partition.partition)
@@ -31,7 +31,7 @@ async def plan_reset(
     before: Mapping[TopicPartition, int],
     deadline: Deadline,
 ) -> Results[TopicPartition, ResetOffset]:
-    """Return the new offsets of partitions, within their range. ``before`` has the present offsets."""
+    """Look up the ranges of partitions, and compute new offsets in them. ``before`` has the present offsets."""
     isolation = IsolationLevel.READ_UNCOMMITTED
     items = list(partitions)
     part = deadline.first_part

@@ -144,7 +144,7 @@ def needs_lookup(reset: Reset) -> int | None:
 
 
 def bounded(offset: int, first: int, last: int) -> int:
-    """Return the nearest offset in the range of the partition."""
+    """Return the offset in the range of the partition that is nearest to ``offset``."""
     return min(max(offset, first), last)
 
 
@@ -173,7 +173,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 
 def write_offsets(offsets: Mapping[TopicPartition, int | ResetOffset | OffsetAndMetadata]) -> str:
-    """Return the text of a file for ``Reset.from_file`` and for Kafka's tool."""
+    """Format offsets as a file for ``Reset.from_file`` and for Kafka's tool."""
     return "".join(
         f"{partition.topic},{partition.partition},{_number(offset)}\n" for partition, offset in sorted(offsets.items())
     )

@@ -69,7 +69,7 @@ class Results(Generic[K, V]):
 
 
 def _shortened(items: Mapping[Any, object], longest: int) -> str:
-    """Return the first items, each with the beginning of its value or error, which may have thousands of characters."""
+    """Format the first items, each with the beginning of its value or error, which may have thousands of characters."""
     shown = [f"{item!r}: {_beginning(repr(value), longest)}" for item, value in islice(items.items(), _SHOWN)]
     if len(items) > _SHOWN:
         shown.append(f"and {len(items) - _SHOWN} more")

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 import anyio
 import anyio.abc
@@ -45,27 +45,27 @@ _COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules(Generic[K, V]):
+class Rules(Generic[K]):
     """The rules by which a call classifies errors.
 
     - ``grace`` is the number of seconds for which a missing topic is retried.
     - ``final`` contains the codes that are not retried.
-    - ``already`` turns an error of a repeated request into a result. For example, UNKNOWN_TOPIC_OR_PARTITION is a
-      success of a deletion whose first request had no answer.
+    - ``already`` contains the codes that are a success of a repeated request, whose result is None. For example,
+      UNKNOWN_TOPIC_OR_PARTITION is a success of a deletion whose first request had no answer.
     - ``key_of`` returns the group or transactional id of an item whose coordinator is asked. If the coordinator has
       moved, it is looked up again.
     """
 
     grace: float = GRACE
     final: Collection[ErrorCode] = ()
-    already: Mapping[ErrorCode, Callable[[K], V]] = field(default_factory=dict)
+    already: Collection[ErrorCode] = ()
     key_of: Callable[[K], CoordinatorKey] | None = None
 
 
 class Settling(Generic[K, V]):
     """One call of ``Calls.settle``: the pending items with their last errors, and the settled ones."""
 
-    def __init__(self, brokers: Brokers, what: str, items: Iterable[K], deadline: Deadline, rules: Rules[K, V]) -> None:
+    def __init__(self, brokers: Brokers, what: str, items: Iterable[K], deadline: Deadline, rules: Rules[K]) -> None:
         self._brokers = brokers
         self._what = what
         self._deadline = deadline
@@ -183,9 +183,8 @@ class Settling(Generic[K, V]):
             # The broker may still complete the operation after this answer.
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 self._repeated.add(item)
-            already = None if code is None else self._rules.already.get(code)
-            if already is not None and item in self._repeated:
-                self._succeed(item, already(item))
+            if code in self._rules.already and item in self._repeated:
+                self._succeed(item, cast(V, None))  # calls that have such codes have no other result
             elif self._is_retriable(answer):
                 self._pending[item] = answer
             else:
@@ -202,7 +201,7 @@ class Settling(Generic[K, V]):
         self._failed[item] = error
 
     def _is_retriable(self, error: KafkaError) -> bool:
-        """Decide as ``is_retriable`` does, with the exceptions of Rule 3."""
+        """Decide as ``is_retriable`` does, with the exceptions of rule 3."""
         if isinstance(error, BrokerError):
             if error.code in NOT_FOUND:
                 return asyncio.get_running_loop().time() < self._started + self._rules.grace

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .. import arguments
+from ..cluster.coordinators import CoordinatorKind
 from ..errors import ErrorCode, KafkaError, error_for
 from ..protocol.messages import (
     AlterShareGroupOffsetsRequest,
@@ -27,7 +28,7 @@ from .calls import Calls
 from .group_descriptions import GroupListing, GroupState, GroupType
 from .groups import Groups
 from .offsets import OffsetsOfPartitions
-from .peer import Deadline, Peer, answer_of, refusal
+from .peer import Deadline, Peer, answer_of
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
@@ -83,7 +84,7 @@ class ShareGroups:
     async def list(
         self, *, states: Iterable[GroupState | str] = (), timeout: float | None = None
     ) -> tuple[GroupListing, ...]:
-        """Return all share groups that this client may see, by name. ``states`` selects some of them.
+        """List all share groups that this client may see, by name. ``states`` selects some of them.
 
         Raises the error if one broker did not answer, since the list would not be complete.
         """
@@ -101,7 +102,9 @@ class ShareGroups:
             answer = await peer.send(ShareGroupDescribeRequest(group_ids=items, include_authorized_operations=False))
             return {group.group_id: _described(group, peer.node) for group in answer.groups}
 
-        return await self._calls.of_groups("describing share groups", groups, ask, deadline)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.GROUP, "describing share groups", groups, ask, deadline
+        )
 
     async def delete(self, groups: str | Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete share groups and their offsets. A group with members fails with NON_EMPTY_GROUP."""
@@ -112,7 +115,7 @@ class ShareGroups:
     async def offsets(
         self, groups: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, Mapping[TopicPartition, ShareOffset]]:
-        """Return the start offsets of share groups in all partitions that they have read."""
+        """Read the start offsets of share groups in all partitions that they have read."""
         return await self._read_offsets(arguments.names(groups, "group"), self._calls.deadline(timeout))
 
     async def _read_offsets(
@@ -124,7 +127,9 @@ class ShareGroups:
             answer = await peer.send(DescribeShareGroupOffsetsRequest(groups=groups))
             return {group.group_id: _offsets_of(group) for group in answer.groups}
 
-        return await self._calls.of_groups("asking for offsets of share groups", names, ask, deadline)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.GROUP, "asking for offsets of share groups", names, ask, deadline
+        )
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
@@ -157,7 +162,7 @@ class ShareGroups:
             ]
             answer = await peer.send(AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
             if answer.error_code:
-                return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
+                return dict.fromkeys(items, error_for(answer.error_code, what, reason=answer.error_message))
             return {
                 TopicPartition(topic.topic_name, partition.partition_index): answer_of(
                     partition.error_code,
@@ -186,7 +191,7 @@ class ShareGroups:
             request_topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=item) for item in items]
             answer = await peer.send(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=request_topics))
             if answer.error_code:
-                return dict.fromkeys(items, refusal(answer.error_code, what, answer.error_message))
+                return dict.fromkeys(items, error_for(answer.error_code, what, reason=answer.error_message))
             return {
                 response.topic_name: answer_of(
                     response.error_code, f"{what}, {response.topic_name}", None, response.error_message
@@ -233,7 +238,7 @@ class ShareGroups:
 
 def _described(group: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupDescription | KafkaError:
     if group.error_code:
-        return refusal(group.error_code, f"describing share group {group.group_id!r}", group.error_message)
+        return error_for(group.error_code, f"describing share group {group.group_id!r}", reason=group.error_message)
     members = tuple(
         ShareMemberDescription(
             member.member_id,
@@ -266,15 +271,15 @@ def _described(group: ShareGroupDescribeGroup, coordinator: Node) -> ShareGroupD
 def _offsets_of(group: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicPartition, ShareOffset] | KafkaError:
     what = f"offsets of share group {group.group_id!r}"
     if group.error_code:
-        return refusal(group.error_code, what, group.error_message)
+        return error_for(group.error_code, what, reason=group.error_message)
     offsets: dict[TopicPartition, ShareOffset] = {}
     for topic in group.topics:
         for partition in topic.partitions:
             if partition.error_code:
-                return refusal(
+                return error_for(
                     partition.error_code,
                     f"{what}, {topic.topic_name}-{partition.partition_index}",
-                    partition.error_message,
+                    reason=partition.error_message,
                 )
             offsets[TopicPartition(topic.topic_name, partition.partition_index)] = ShareOffset(
                 partition.start_offset if partition.start_offset >= 0 else None,

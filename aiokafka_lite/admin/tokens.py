@@ -126,7 +126,7 @@ class Tokens:
     async def describe(
         self, owners: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
-        """Return the tokens of these owners (all by default) that the client may see."""
+        """Describe the tokens of these owners (all by default) that the client may see."""
         request_owners = None
         if owners is not None:
             request_owners = [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..cluster.topics import check_topic_name
-from ..errors import ErrorCode, KafkaError, UnsupportedVersion
+from ..errors import KafkaError, UnsupportedVersion
 from ..protocol.messages import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -33,7 +33,7 @@ from .calls import Calls
 from .configs import ConfigSource, SettingValue, setting_text
 from .peer import Peer, answer_of
 from .results import Results
-from .settling import Rules
+from .settling import NOT_FOUND, Rules
 from .topic_descriptions import TopicDescription, TopicListing, describe_by_id, describe_named, uuid_of
 from .topic_pages import TopicPages
 
@@ -166,10 +166,9 @@ class Topics:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        gone = dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), _nothing)
         # No grace: the controller knows all topics (rule 3 of ``calls``).
         return await self._calls.settle(
-            "deleting topics", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, already=gone)
+            "deleting topics", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, already=NOT_FOUND)
         )
 
     async def add_partitions(
@@ -206,9 +205,7 @@ class Topics:
         )
 
     async def list(self, *, internal: bool = False, timeout: float | None = None) -> tuple[TopicListing, ...]:
-        """Return all topics that this client may see, in order of their names. ``internal`` includes Kafka's own
-        topics.
-        """
+        """List all topics that this client may see, by name. ``internal`` includes Kafka's own topics."""
 
         async def ask(peer: Peer) -> tuple[TopicListing, ...]:
             answer = await peer.send(MetadataRequest(topics=None))
@@ -309,7 +306,6 @@ def _names_or_ids(topics: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[s
 
 
 def _assignments(assignments: Iterable[Iterable[int]]) -> list[list[int]]:
-    """Return the brokers of each partition."""
     return [arguments.broker_ids(replicas) for replicas in arguments.several(assignments, "assignments")]
 
 
@@ -331,10 +327,6 @@ def _partition_totals(
         )
         for name, count in totals.items()
     ]
-
-
-def _nothing(item: object) -> None:
-    return None
 
 
 # Responses.

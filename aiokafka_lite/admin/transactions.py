@@ -140,12 +140,11 @@ class Transactions:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """Return all transactional ids that this client may see, by name. Filters select some of them. Requires Kafka
-        3.0.
+        """List all transactional ids that this client may see, by name. Filters select some of them.
 
-        ``min_duration`` in seconds selects transactions that have been open for longer (Kafka 3.8). ``pattern`` is a
-        regular expression in the syntax of RE2 that the whole id must match (Kafka 4.1). Raises the error if one broker
-        did not answer, since the list would not be complete.
+        Requires Kafka 3.0. ``min_duration`` in seconds selects transactions that have been open for longer (Kafka 3.8).
+        ``pattern`` is a regular expression in the syntax of RE2 that the whole id must match (Kafka 4.1). Raises the
+        error if one broker did not answer, since the list would not be complete.
         """
         wanted_states = members_of(TransactionState, states)
         wanted_ids = {
@@ -192,14 +191,14 @@ class Transactions:
     async def coordinators(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, Node]:
-        """Return the broker that coordinates each transactional id, whether the id exists or not."""
+        """Find the broker that coordinates each transactional id, whether the id exists or not."""
         names = arguments.names(transactional_ids, "transactional_id")
         return await self._calls.coordinators(CoordinatorKind.TRANSACTION, names, self._calls.deadline(timeout))
 
     async def describe(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> Results[str, TransactionDescription]:
-        """Return the state of transactional ids, with the partitions of open transactions. Requires Kafka 3.0.
+        """Describe the state of transactional ids, with the partitions of open transactions. Requires Kafka 3.0.
 
         An id that no coordinator has fails with TRANSACTIONAL_ID_NOT_FOUND.
         """
@@ -221,7 +220,9 @@ class Transactions:
                 for transaction_state in answer.transaction_states
             }
 
-        return await self._calls.of_transactions("describing transactions", transactional_ids, ask, deadline)
+        return await self._calls.at_coordinators(
+            CoordinatorKind.TRANSACTION, "describing transactions", transactional_ids, ask, deadline
+        )
 
     async def fence_producers(
         self, transactional_ids: str | Iterable[str], *, timeout: float | None = None
@@ -250,14 +251,14 @@ class Transactions:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.of_transactions("fencing producers", names, ask, deadline)
+        return await self._calls.at_coordinators(CoordinatorKind.TRANSACTION, "fencing producers", names, ask, deadline)
 
     # The leaders of partitions.
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the producers that have written to each partition and are not expired. Requires Kafka 2.8.
+        """Describe the producers that have written to each partition and are not expired. Requires Kafka 2.8.
 
         The leaders of the partitions answer, or with ``broker`` this broker.
         """
@@ -401,7 +402,7 @@ class Transactions:
     async def _kept_by_coordinators(
         self, producer_ids: Collection[int], deadline: Deadline
     ) -> set[tuple[int, TopicPartition]]:
-        """Return the producer ids and partitions of the transactions that their coordinators have."""
+        """Ask the coordinators of these producer ids for the partitions of their transactions."""
         listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
         described = await self._describe([listing.transactional_id for listing in listed], deadline)
         missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
@@ -415,9 +416,9 @@ class Transactions:
     async def _partitions_led(
         self, partitions: Iterable[TopicPartition] | None, broker: int | None, deadline: Deadline
     ) -> tuple[TopicPartition, ...]:
-        """Return the given partitions; without them, all partitions of all topics, also of internal ones.
+        """List these partitions, or all partitions of all topics, also of internal ones.
 
-        With ``broker``, only the partitions that this broker leads.
+        With ``broker``, only those that this broker leads.
         """
         if partitions is not None and broker is None:
             return tuple(partitions)

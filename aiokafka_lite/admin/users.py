@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from .. import arguments
-from ..errors import KafkaError
+from ..errors import KafkaError, error_for
 from ..protocol.messages import (
     MOST_SCRAM_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -24,7 +24,7 @@ from ..protocol.messages import (
 )
 from ..protocol.sasl.scram import FEWEST_ITERATIONS, HASHES
 from .calls import Calls
-from .peer import Peer, answer_of, refusal
+from .peer import Peer, answer_of, results_of
 from .results import Results
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
@@ -41,7 +41,7 @@ class Users:
     async def describe(
         self, names: str | Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, Mapping[str, int]]:
-        """Return the mechanisms of each user, with the number of iterations of each mechanism. By default all users.
+        """Describe the mechanisms of users, by default of all, with the number of iterations of each mechanism.
 
         A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND.
         """
@@ -54,12 +54,8 @@ class Users:
             users = None if user_names is None else [UserName(name=name) for name in user_names]
             answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
             if answer.error_code:
-                raise refusal(answer.error_code, "describing users", answer.error_message)
-            outcomes = {result.user: _described(result) for result in answer.results}
-            failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
-            return Results(
-                {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, KafkaError)}, failed
-            )
+                raise error_for(answer.error_code, "describing users", reason=answer.error_message)
+            return results_of({result.user: _described(result) for result in answer.results})
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("describing users", self._calls.any_broker, ask, deadline)

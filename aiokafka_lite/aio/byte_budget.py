@@ -92,7 +92,7 @@ class ByteBudget:
             raise
 
     def release(self, size: int) -> None:
-        """Return ``size`` bytes. Raises ValueError for more bytes than are in use."""
+        """Give ``size`` bytes back. Raises ValueError for more bytes than are in use."""
         if size < 0 or self._free + size > self._total:
             raise ValueError(f"size must be at most the {self.used} bytes in use, got {size}")
         self._free += size

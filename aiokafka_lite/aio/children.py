@@ -107,14 +107,12 @@ class InterruptibleCalls:
         self._calls: dict[_Call, None] = {}
 
     def current(self) -> _Call:
-        """Return a context manager for a call of the current task. It raises Interrupted if the call was
-        interrupted."""
+        """Make a context manager for a call of the current task. It raises Interrupted if the call was interrupted."""
         task = asyncio.current_task()
         assert task is not None
         return _Call(task, self._calls)
 
     def interrupt(self) -> None:
-        """Interrupt all calls."""
         for call in self._calls:
             call.interrupt()
 

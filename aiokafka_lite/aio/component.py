@@ -36,7 +36,7 @@ class Component(NotCopyable):
         """End in an orderly way: flush records, leave the group."""
 
     def _describe_late_start(self, timeout: float) -> str:
-        """Return the error of a start that exceeded ``timeout`` seconds; empty if the component has no special text."""
+        """Describe why a start exceeded ``timeout`` seconds; empty if the component has no special text."""
         return ""
 
     @property

@@ -83,20 +83,17 @@ class OwnProcess(Coroutine[Any, Any, T]):
         self._generation = generation
 
     def send(self, value: Any) -> Any:
-        """Continue the coroutine."""
         if self._generation != generation:
             return self._wait_for_ever()
         return self._coroutine.send(value)
 
     def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
-        """Raise an exception in the coroutine."""
         if self._generation != generation:
             _abandoned.append(self._coroutine)
             raise kind
         return self._coroutine.throw(kind)
 
     def close(self) -> None:
-        """End the coroutine."""
         if self._generation == generation:
             self._coroutine.close()
 
@@ -143,21 +140,21 @@ class _Nowhere:
         self._file: int | None = None
 
     def connection(self) -> int:
-        """Return a connection to a peer that neither sends, nor reads, nor closes."""
+        """Open a connection to a peer that neither sends, nor reads, nor closes."""
         if self._pair is None:
             self._pair = socket.socketpair()
             self._pair[0].setblocking(False)
         return self._pair[0].fileno()
 
     def port(self) -> int:
-        """Return a listening socket that nobody knows."""
+        """Open a listening socket that nobody knows."""
         if self._port is None:
             self._port = socket.create_server(("127.0.0.1", 0))
             self._port.setblocking(False)
         return self._port.fileno()
 
     def file(self) -> int:
-        """Return a file that is empty, and stays empty."""
+        """Open a file that is empty, and stays empty."""
         if self._file is None:
             self._file = os.open(os.devnull, os.O_RDWR)
         return self._file

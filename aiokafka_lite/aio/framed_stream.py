@@ -221,7 +221,7 @@ class FramedStreamReader(FramedStream):
         self._waiter: asyncio.Future[None] | None = None
 
     async def read_frame(self) -> Frame | None:
-        """Return the next frame without its size, or None when the peer has closed the connection between two frames.
+        """Read the next frame, without its size; None when the peer has closed the connection between two frames.
 
         Raises ProtocolError for a wrong size, and ConnectionLost for an end within a frame or a reset connection.
         Complete frames that came earlier are returned first. A cancelled call loses no frame.

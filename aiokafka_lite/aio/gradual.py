@@ -63,7 +63,6 @@ class GradualEvent:
             self._gradual.call(partial(_wake, waiter))
 
     async def wait(self) -> None:
-        """Wait until the event is set."""
         if self._is_set:
             return
         waiter = asyncio.get_running_loop().create_future()

@@ -26,7 +26,6 @@ class LoopDelay:
         self._listeners: list[Callable[[float], None]] = []
 
     def start(self) -> None:
-        """Begin to measure."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(INTERVAL, self._measure, loop, loop.time() + INTERVAL)
 

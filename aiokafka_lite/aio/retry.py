@@ -44,7 +44,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def is_retriable_in_failover(error: BaseException) -> bool:
-    """Return whether ``is_retriable``, or the code is UNKNOWN_SERVER_ERROR, which brokers return during a failover.
+    """Return whether the error is retriable, or UNKNOWN_SERVER_ERROR, which brokers return during a failover.
 
     Java's client raises it from ``poll()`` and stays usable. In a member of a group, it would end the consumer, and
     cause a rebalance.
@@ -108,8 +108,7 @@ class Backoff:
         return self.after(self._failures - 1)
 
     def after(self, failures: int) -> float:
-        """Return the pause in seconds after ``failures + 1`` failures in a row. Does not change the count of
-        ``next``."""
+        """Return the pause in seconds after ``failures + 1`` failures in a row. ``next`` does not count this call."""
         if self._function is not None:
             pause = self._own(self._function, failures + 1)
             if pause is not None:

@@ -42,10 +42,10 @@ class Runtime:
         check_function("random", self.random)
 
     def new_id(self) -> str:
-        """Return a random UUID.
+        """Make a random UUID.
 
-        The UUID comes from the operating system, because two programs may seed the module ``random`` with the same
-        value. If ``random`` was given, or the run must be repeatable, the UUID comes from ``random``.
+        It comes from the operating system, because two programs may seed the module ``random`` with the same value. If
+        ``random`` was given, or the run must be repeatable, it comes from ``random``.
         """
         import uuid  # imported here, because few clients need it
 

@@ -333,7 +333,7 @@ class Service:
         return _UP is not None and self._state in _UP and not self._is_attached and not self.is_inherited
 
     def describe_start(self, timeout: float) -> str:
-        """Return the text that the component has for a start that exceeded ``timeout`` seconds, or an empty string."""
+        """Return the component's text for a start that exceeded ``timeout`` seconds, or an empty string."""
         describe = self._hooks.describe_start()
         return "" if describe is None else describe(timeout)
 
@@ -507,7 +507,7 @@ def _describe_late_start(services: list[Service], timeout: float) -> str:
 
 
 async def _wait_for(event: LightEvent, timeout: float) -> bool:
-    """Return whether the event is set within ``timeout`` seconds."""
+    """Wait for the event for at most ``timeout`` seconds. Returns whether it is set."""
     # The wait is in slices. While the loop is blocked, the clock runs but no task can end. With slices, a block costs
     # only one slice of the timeout.
     for _ in range(WAIT_SLICES):
@@ -530,8 +530,7 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Return the error that a task group raised, without the exception groups around it. Several errors stay a
-    group."""
+    """Take the error that a task group raised out of its exception groups. Several errors stay a group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def result_of(future: asyncio.Future[T]) -> T:
-    """Return the result of a future that others own; a cancelled caller leaves the future as it is.
+    """Wait for the result of a future that others own; a cancelled caller leaves the future as it is.
 
     ``asyncio.shield`` does the same, but since Python 3.15 it reports the later error of a future whose waiter was
     cancelled to the event loop's exception handler, although another caller handles that error.

@@ -354,7 +354,7 @@ class Client(Component):
     # Coordinators.
 
     def known_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Node | None:
-        """Return the coordinator from the cache, without a request, or None."""
+        """Return the cached coordinator, or None."""
         return self._coordinators.known(CoordinatorKey(kind, name))
 
     async def coordinator(
@@ -365,7 +365,7 @@ class Client(Component):
         timeout: float | None = None,
         retry: bool = True,
     ) -> Broker:
-        """Return the broker that coordinates the group or transactional id. With ``retry=False`` there is one lookup.
+        """Find the broker that coordinates the group or transactional id. With ``retry=False`` there is one lookup.
 
         Retriable errors are retried until the deadline, then KafkaTimeout is raised. Raises AuthorizationError and
         other errors that are not retriable at once.

@@ -70,7 +70,7 @@ class CoordinatorChannel:
             raise
 
     async def versions(self) -> VersionTable:
-        """Return the versions of the coordinator, and the features of its cluster, from the connection for groups.
+        """Connect to the coordinator for groups, and return its versions and the features of its cluster.
 
         Makes one attempt, and raises the same errors as ``send``.
         """

@@ -49,7 +49,7 @@ class Demands:
         return set(self._topics)
 
     def issue(self, topics: Iterable[str] | None, present: Collection[str], *, at_once: bool) -> int:
-        """Return a ticket for these topics, or for all tracked ones. ``present`` are the topics of the snapshot.
+        """Issue a ticket for these topics, or for all tracked ones. ``present`` are the topics of the snapshot.
 
         All callers share one ticket until its request is sent.
         """

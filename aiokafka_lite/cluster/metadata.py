@@ -117,7 +117,6 @@ class TopicView:
         return self.error.retriable or self.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def partition(self, number: int) -> PartitionView | None:
-        """Return the partition with this number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         # A broker omits partitions that it does not know yet, so the numbers may have gaps.
@@ -263,7 +262,7 @@ def merge_leader(
     leader_epoch: int,
     endpoints: Iterable[Endpoint] = (),
 ) -> ClusterView:
-    """Return the next snapshot after a hint about a new leader in a Produce or Fetch error (KIP-951).
+    """Merge a hint about a new leader in a Produce or Fetch error (KIP-951) into the next snapshot.
 
     Returns the same snapshot if the hint cannot be used: its leader is below zero, its epoch is not above the known
     epoch, the partition is unknown, or the broker has no usable address. ``endpoints`` came with the hint.
@@ -334,7 +333,7 @@ def _is_same_topic(present: TopicView, answer: MetadataResponseTopic) -> bool:
 def _merge_partitions(
     present: TopicView, answer: MetadataResponseTopic, epochs_reliable: bool, shared: Shared, now: float
 ) -> Generator[None, None, tuple[PartitionView, ...]]:
-    """Return the partitions of a topic; the present tuple itself if nothing changed."""
+    """Merge the partitions of a topic. Returns the present tuple itself if nothing changed."""
     if len(present.partitions) == len(answer.partitions) and all(
         _is_unchanged(old, partition, epochs_reliable) for old, partition in zip(present.partitions, answer.partitions)
     ):

@@ -37,7 +37,7 @@ class MetricsReport(NamedTuple):
 def encode_metrics(
     metrics: Iterable[Metric], resource: Mapping[str, str], *, begin_ns: int, now_ns: int, temporality: int
 ) -> bytes:
-    """Return ``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
+    """Encode metrics as ``MetricsData`` with one resource. Times are in nanoseconds since the epoch.
 
     Counters count from ``begin_ns``.
     """

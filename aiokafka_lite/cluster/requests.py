@@ -66,7 +66,7 @@ class Requests:
     async def send(
         self, request: Request[R], node: int | Node | None, purpose: Purpose, timeout: float, retry: bool
     ) -> R:
-        """Implements ``Client.send``. No argument has a default here."""
+        """Implement ``Client.send``. No argument has a default here."""
         api = type(request).__name__.removesuffix("Request")
         what = f"{api} to {'any broker' if node is None else f'broker {node}'}"
 

@@ -106,7 +106,7 @@ class Standstill:
         now = asyncio.get_running_loop().time()
         if self._outages.is_ongoing(ROOT):
             self._reachable_since = now
-        waits = {wait.place: wait for wait in self._looked()}
+        waits = {wait.place: wait for wait in self._run_checks()}
         for place in [place for place in self._standing if place not in waits]:
             self._end(self._standing.pop(place), now)
         for place, wait in waits.items():
@@ -125,8 +125,8 @@ class Standstill:
                 logger.log(wait.level, "%s stands still: %s", self._name(), wait.text)
         self._warn_of_outages(now)
 
-    def _looked(self) -> list[Wait]:
-        """Return the waits that the checks find. A check that fails must not end the client that it watches."""
+    def _run_checks(self) -> list[Wait]:
+        """Run the checks. A check that fails must not end the client that it watches."""
         waits: list[Wait] = []
         for check in self._checks:
             try:
@@ -157,7 +157,7 @@ class Standstill:
     def describe(self) -> str:
         """Describe what the client waits for now, for the text of a timeout; empty if it waits for nothing."""
         outages = [outage.problem for outage in self._outages.problems()]
-        return "; ".join(dict.fromkeys([*outages, *(wait.text for wait in self._looked())]))
+        return "; ".join(dict.fromkeys([*outages, *(wait.text for wait in self._run_checks())]))
 
     def waits(self) -> list[tuple[str, float]]:
         """Return the texts of all problems, and of the last look's waits, with the loop's time of their first sight."""

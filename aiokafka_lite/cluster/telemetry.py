@@ -152,7 +152,7 @@ class Telemetry:
         return code not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
     def _deltas(self, metrics: Iterable[Metric]) -> Iterator[Metric]:
-        """Yield the metrics. Each counter is replaced by its increase since the last accepted push."""
+        """Replace each counter by its increase since the last accepted push."""
         for metric in metrics:
             if not metric.is_counter:
                 yield metric
@@ -166,6 +166,6 @@ class Telemetry:
 
 
 def _compressed(data: bytes, accepted: Collection[int]) -> tuple[Compression, bytes]:
-    """Return the data, compressed with the best codec that the broker accepts."""
+    """Compress the data with the best codec that the broker accepts."""
     compression = next((codec for codec in COMPRESSIONS if codec in accepted), Compression.NONE)
     return compression, data if compression is Compression.NONE else compress(compression, data)

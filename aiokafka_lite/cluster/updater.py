@@ -145,13 +145,11 @@ class Updater:
         return remove
 
     def describe_failures(self) -> str:
-        """Return the last error of each address since the last answer, for the text of an error."""
+        """Describe the last error of each address since the last answer, for the text of an error."""
         return _described(self.failures)
 
     def describe_unreachable(self, timeout: float) -> str:
-        """Return the error of a client that found no cluster within ``timeout`` seconds, with the cause for each
-        address.
-        """
+        """Describe why no cluster was found within ``timeout`` seconds, with the cause for each address."""
         addresses = dict.fromkeys([*map(str, self._brokers.bootstrap), *self.failures])
         unknown = "no answer yet; check that a broker listens on this port"
         text = _described({address: self.failures.get(address, unknown) for address in addresses})
@@ -308,7 +306,7 @@ class Updater:
 
     def _topics_to_ask(self, now: float) -> set[str]:
         """Return all tracked topics if a caller or the interval demands them, otherwise the demanded and unsettled
-        topics.
+        ones.
         """
         if self._demands.asks_for_all:
             self.tracked.expire(now)
@@ -371,7 +369,7 @@ def _error_in(response: MetadataResponse, *, needs_brokers: bool) -> KafkaError 
 
 
 def _described(failures: Mapping[str, object]) -> str:
-    """Return the failure of each address. Most failures name the address already. Equal failures are described once."""
+    """Describe the failure of each address. Most failures name the address already. Equal ones are described once."""
     same: dict[str, list[str]] = {}
     for address, failure in failures.items():
         same.setdefault(str(failure).replace(address, "\0"), []).append(address)
@@ -383,7 +381,7 @@ def _described(failures: Mapping[str, object]) -> str:
 
 
 def _joined(failures: dict[str, KafkaError]) -> KafkaError:
-    """Return one error for all addresses: UnsupportedVersion if all failed with it, otherwise ProtocolError."""
+    """Join the errors of all addresses: UnsupportedVersion if all failed with it, otherwise ProtocolError."""
     errors = list(failures.values())
     text = _described(failures)
     kind = UnsupportedVersion if all(isinstance(error, UnsupportedVersion) for error in errors) else ProtocolError

@@ -139,7 +139,6 @@ class _Target:
         return len(self._names) < len(self._numbers)
 
     def replace(self, assignment: ConsumerGroupHeartbeatAssignment) -> None:
-        """Apply another assignment."""
         self._numbers = {topic.topic_id: tuple(topic.partitions) for topic in assignment.topic_partitions}
         self.must_acknowledge = True
 
@@ -152,7 +151,6 @@ class _Target:
         }
 
     def partitions(self, topics: frozenset[str]) -> frozenset[TopicPartition]:
-        """Return the partitions of these topics."""
         return frozenset(
             TopicPartition(name, number)
             for topic_id, name in self._names.items()
@@ -342,7 +340,7 @@ class ConsumerMember(BaseMember):
         return [self._heartbeat()]
 
     def _heartbeat(self) -> SendHeartbeat:
-        """Return the next heartbeat, with the fields that the coordinator does not have (rule 3)."""
+        """Make the next heartbeat, with the fields that the coordinator does not have (rule 3)."""
         assert not self._pacing.in_flight, "one heartbeat is in flight at a time (rule 1)"
         if not self.member_id:
             self.member_id: str = self._new_id()

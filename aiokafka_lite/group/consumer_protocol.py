@@ -118,7 +118,7 @@ class ConsumerProtocol:
         return self._client.config.request_timeout if interval is None else max(interval, 1.0)
 
     def _confirm(self) -> None:
-        """Return no more records until a heartbeat is answered, if the session may have ended during a block.
+        """Suspend the reading until a heartbeat is answered, if the session may have ended during a block.
 
         The coordinator does not tell how long a session is, but it is several intervals.
         """

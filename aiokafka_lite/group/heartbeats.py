@@ -172,7 +172,7 @@ class Heartbeats:
         await asyncio.sleep(0)  # rule 2
 
     def _confirm(self) -> None:
-        """Return no more records if the session may have ended while the loop was blocked (rule 5)."""
+        """Suspend the reading if the session may have ended while the loop was blocked (rule 5)."""
         if asyncio.get_running_loop().time() >= self._session_ends and not self._is_confirming:
             self._is_confirming = True
             self._reading.suspend()

@@ -63,7 +63,7 @@ class Leadership:
         return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
-        """Return the partitions of each member id; none if the coordinator keeps the assignment.
+        """Let the strategy assign partitions to each member id; none if the coordinator keeps the assignment.
 
         Raises IllegalStateError if the strategy names a partition twice, an unknown member or an unknown partition.
         """

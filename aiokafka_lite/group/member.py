@@ -290,7 +290,7 @@ class Member(BaseMember):
         return [GatherTopics(self._attempt, self.leadership.topics)]
 
     def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
-        """Return the assignments for the leader's SyncGroup."""
+        """Make the leader's SyncGroup request, with the assignments."""
         strategy = self._strategies[self.strategy]
         assignment = leadership.assign(strategy, topics)
         make = getattr(strategy, "assignment_data", None)

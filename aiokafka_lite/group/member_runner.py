@@ -137,7 +137,7 @@ class MemberRunner:
         )
 
     def _new_protocol(self) -> ClassicProtocol | ConsumerProtocol:
-        """Return the sender of the member's requests. The member is decided by now."""
+        """Create the sender of the member's requests. The member is decided by now."""
         member = self._current.member
         if isinstance(member, ConsumerMember):
             return ConsumerProtocol(

@@ -152,7 +152,7 @@ class _Lookup:
     on_retry: Callable[[KafkaError], None] = lambda error: None
 
     def describe(self, group_id: str, limit: float) -> str:
-        """Return the text of the error that no offsets were found within ``limit`` seconds."""
+        """Describe that no offsets were found within ``limit`` seconds, for the text of an error."""
         return (
             f"the committed offsets of group {group_id!r} were not found within {limit:g} s; "
             f"the last error was: {self.last_error or 'no answer'}"

@@ -34,8 +34,7 @@ def commit_request(
     view: ClusterView,
     without_epoch: Collection[TopicPartition] = (),
 ) -> OffsetCommitRequest:
-    """Return one request for all offsets, with both names and ids of topics. The version decides which of the two are
-    sent.
+    """Make one request for all offsets, with names and ids of topics. The version decides which of them are sent.
 
     The leader epochs of the partitions in ``without_epoch`` are left out.
     """
@@ -67,7 +66,7 @@ def commit_request(
 def read_commit(
     offsets: Collection[TopicPartition], response: OffsetCommitResponse, names: Mapping[bytes, str]
 ) -> dict[TopicPartition, ErrorCode | None]:
-    """Return the error code of each offset; None for a partition that the answer omits."""
+    """Read the error code of each offset; None for a partition that the answer omits."""
     codes = {
         TopicPartition(names.get(topic.topic_id, topic.name), partition.partition_index): ErrorCode.of(
             partition.error_code
@@ -85,7 +84,7 @@ def fetch_request(
     versions: VersionTable,
     member: Identity | None = None,
 ) -> OffsetFetchRequest:
-    """Return a request for committed offsets, without offsets that an open transaction may still abort (KIP-447).
+    """Make a request for committed offsets, without offsets that an open transaction may still abort (KIP-447).
 
     With ``member``, the request names this member, and the coordinator refuses it if it has evicted the member
     (KIP-848).

@@ -30,13 +30,13 @@ class Reading(Marking, Protocol):
     """
 
     def stop(self, partitions: Sequence[TopicPartition]) -> None:
-        """Return no more records of these partitions, because they are about to be revoked or lost."""
+        """Stop returning records of these partitions, because they are about to be revoked or lost."""
 
     def suspend(self) -> None:
-        """Return no more records until ``resume``: the membership has to be confirmed after a blocked event loop."""
+        """Stop returning records until ``resume``: the membership has to be confirmed after a blocked event loop."""
 
     def resume(self) -> None:
-        """Return records again. Partitions that were revoked or lost meanwhile are not affected."""
+        """Let reads return records again, except of partitions that were revoked or lost meanwhile."""
 
     async def wait_until_done(self, partitions: Sequence[TopicPartition]) -> None:
         """Wait until the user has processed the returned records. The caller cancels this call after a limit."""

@@ -105,9 +105,7 @@ def join_request(
     session_timeout: float,
     rebalance_timeout: float,
 ) -> JoinGroupRequest:
-    """Return a JoinGroup request. ``subscriptions`` are by strategy, the preferred strategy first. Timeouts are in
-    seconds.
-    """
+    """Make a JoinGroup request. ``subscriptions`` are by strategy, the preferred one first. Timeouts are in seconds."""
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=round(session_timeout * 1000),
@@ -126,7 +124,7 @@ def sync_request(
     assignment: Mapping[str, Sequence[TopicPartition]],
     user_data: Mapping[str, bytes | None] | None = None,
 ) -> SyncGroupRequest:
-    """Return a SyncGroup request. Only the leader has an ``assignment``, and ``user_data`` of its strategy."""
+    """Make a SyncGroup request. Only the leader has an ``assignment``, and ``user_data`` of its strategy."""
     of_strategy = user_data or {}
     return SyncGroupRequest(
         group_id=group_id,
@@ -163,9 +161,7 @@ def leaves_by_id(action: SendLeave, versions: VersionTable) -> bool:
 
 
 def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, by_id: bool) -> LeaveGroupRequest:
-    """Return a LeaveGroup request: with one member id if ``by_id`` or an old coordinator, otherwise with a list of
-    members.
-    """
+    """Make a LeaveGroup request: with one member id if ``by_id`` or for an old coordinator, otherwise with a list."""
     if by_id or not versions.supports(LeaveGroupRequest.MANY_MEMBERS):
         return LeaveGroupRequest(group_id=group_id, member_id=action.member_id)
     member = LeaveGroupRequestMember(
@@ -175,9 +171,7 @@ def leave_request(group_id: str, action: SendLeave, versions: VersionTable, *, b
 
 
 def heartbeat_interval(milliseconds: int) -> float:
-    """Return the seconds between heartbeats that the coordinator asks for, within ``SHORTEST_`` and
-    ``LONGEST_INTERVAL``.
-    """
+    """Convert the coordinator's interval to seconds, within ``SHORTEST_`` and ``LONGEST_INTERVAL``."""
     return min(max(milliseconds / 1000, SHORTEST_INTERVAL), LONGEST_INTERVAL)
 
 
@@ -196,7 +190,7 @@ def problem_of_assignment(topics: Sequence[tuple[bytes, Sequence[int]]]) -> str 
 
 
 def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) -> str | None:
-    """Return the reason to refuse an assignment, given as the partition numbers of each topic; None to accept it.
+    """Return the reason to refuse an assignment of partition numbers by topic; None to accept it.
 
     It is refused if more than ``MAX_UNLISTED`` of its partitions do not exist in this metadata. Topics that metadata
     does not know, or knows with an error, do not count.
@@ -221,7 +215,7 @@ def problem_of_unlisted(topics: Mapping[str, Sequence[int]], view: ClusterView) 
 
 
 def refusal(api: str, code: ErrorCode, *, group_id: str, instance_id: str | None, request: str = "") -> KafkaError:
-    """Return the error for the user when the coordinator refuses the member finally. ``request`` describes details."""
+    """Make the error for the user when the coordinator refuses the member finally. ``request`` describes details."""
     static = "" if instance_id is None else f" as {instance_id!r}"
     return error_for(code, f"{api} of group {group_id!r}{static}{request} was refused", reason=_HINTS.get(code))
 

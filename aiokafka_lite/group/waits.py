@@ -182,7 +182,7 @@ def describe_pattern(pattern: re.Pattern[str], listed: Collection[str]) -> str:
 
 
 def _common_prefix(name: str, text: str) -> int:
-    """Return the number of characters with which both begin."""
+    """Count the characters with which both begin."""
     differences = (index for index, (one, other) in enumerate(zip(name, text)) if one != other)
     return next(differences, min(len(name), len(text)))
 

@@ -93,7 +93,6 @@ class ObservedClients:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the running event loop of this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -130,7 +130,6 @@ class Broker:
 
     @property
     def connections(self) -> dict[Purpose, Connection]:
-        """The open connections."""
         return dict(self._connections)
 
     @property

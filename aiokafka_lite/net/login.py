@@ -162,7 +162,7 @@ class Login:
 
 
 def _kerberos_of(config: ClientConfig) -> Kerberos | None:
-    """Return the Kerberos settings, or None. The module is imported here, because most clients do not use Kerberos."""
+    """Return the Kerberos settings, or None. The import is here, because most clients do not use Kerberos."""
     if config.sasl_mechanism != "GSSAPI":
         return None
     from .kerberos import Kerberos

@@ -129,7 +129,7 @@ def _read_raw_bytes(data: bytes, start: int) -> object:
 
 
 def _checked(argument: GivenAvro) -> Schema:
-    """Return the schema as a ``Schema``. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
+    """Parse the schema. Raises ConfigurationError if it is not JSON, or not an Avro schema."""
     schema, parsed = given_schema(argument, "AVRO", (Mapping, list), "JSON text, a dict, a list or a Schema")
     if not schema.references:  # a schema with references is resolved when the registry has sent the referenced schemas
         _writer_of(_parse(_resolve(parsed, [])))
@@ -137,7 +137,7 @@ def _checked(argument: GivenAvro) -> Schema:
 
 
 async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """Return the schema with the types that it refers to. Raises ConfigurationError."""
+    """Resolve the types that the schema refers to. Raises ConfigurationError."""
     used = await referenced(registry, schema)
     try:
         parsed = [json.loads(document.text) for document in (*used.values(), schema)]
@@ -161,7 +161,7 @@ def _writer_of(schema: Any) -> Write:
 
 
 async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """Return the schema as fastavro reads with it."""
+    """Parse the schema for reads by fastavro."""
     return _parse(for_fastavro(await _resolved(registry, schema)))
 
 

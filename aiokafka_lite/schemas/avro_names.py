@@ -18,7 +18,7 @@ _NO_NAMESPACE = "_"
 
 
 def resolved(schema: Any, referenced: Iterable[Any] = ()) -> Any:
-    """Return a copy of the parsed schema, with each definition at the first place that uses it.
+    """Copy the parsed schema, with each definition at the first place that uses it.
 
     ``referenced`` are the parsed schemas that it refers to, directly or not. Raises ValueError.
     """
@@ -30,7 +30,7 @@ def resolved(schema: Any, referenced: Iterable[Any] = ()) -> Any:
 
 
 def for_fastavro(schema: Any) -> Any:
-    """Return a resolved schema with names that fastavro can look up."""
+    """Rename the types of a resolved schema so that fastavro can look them up."""
     definitions = _Definitions()
     definitions.add(schema, "")
     names = [name for name, _ in definitions]

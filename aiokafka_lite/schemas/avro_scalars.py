@@ -41,7 +41,7 @@ class AvroType(Protocol):
         ...
 
     def of_default(self, default: Any) -> Any:
-        """Return the object for a default value, which is JSON. Raises Mismatch."""
+        """Convert a default value, which is JSON. Raises Mismatch."""
         ...
 
 

@@ -136,7 +136,7 @@ class SchemaRegistryClient(NotCopyable):
         return registered
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Return the id and version of a schema that the subject has. The answer is cached.
+        """Look up the id and version of a schema that the subject has. The answer is cached.
 
         Raises SchemaRegistryError with code 40401 for an unknown subject, 40403 for a schema that is not in it.
         """
@@ -173,8 +173,7 @@ class SchemaRegistryClient(NotCopyable):
         return await self._once((subject, version), lambda: self._version(subject, str(version)))
 
     async def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject. The answer is not cached; calls at the same time share one
-        request."""
+        """Return the newest version of a subject. It is not cached; calls at the same time share one request."""
         text("subject", subject)
         # A request that began before a registration may return the version before it.
         key = ("latest", subject, self._registrations)
@@ -187,7 +186,7 @@ class SchemaRegistryClient(NotCopyable):
     async def check_compatibility(
         self, subject: str, schema: Schema, *, version: int | Literal["latest"] | None = None
     ) -> Compatibility:
-        """Return whether a schema may become the next version of a subject, by the subject's compatibility level.
+        """Check whether a schema may become the next version of a subject, by the subject's compatibility level.
 
         The registry compares with the versions that the level requires, or only with ``version``: a number, or
         ``"latest"``. A subject without versions is compatible with any schema.
@@ -223,7 +222,7 @@ class SchemaRegistryClient(NotCopyable):
     # Subjects.
 
     async def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """Return the names of the subjects that begin with ``prefix``; with ``deleted``, also of deleted subjects."""
+        """List the subjects that begin with ``prefix``; with ``deleted``, also deleted ones."""
         parameters = {"subjectPrefix": text("prefix", prefix)} if prefix else {}
         if deleted:
             parameters["deleted"] = "true"
@@ -231,7 +230,7 @@ class SchemaRegistryClient(NotCopyable):
         return [subject for subject in subjects if subject.startswith(prefix)]  # Karapace does not know the parameter
 
     async def versions(self, subject: str) -> list[int]:
-        """Return the versions of a subject."""
+        """List the versions of a subject."""
         path = f"/subjects/{_quoted(text('subject', subject))}/versions"
         return _list(await self._http.request("GET", path, subject=subject), int)
 
@@ -264,8 +263,7 @@ class SchemaRegistryClient(NotCopyable):
     # Settings.
 
     async def compatibility(self, subject: str | None = None) -> CompatibilityLevel:
-        """Return the compatibility level of a subject, or of the registry, which applies to subjects without a
-        level."""
+        """Return the compatibility level of a subject, or the registry's, which applies to subjects without a level."""
         return cast(CompatibilityLevel, await self._setting("config", subject, "compatibilityLevel"))
 
     async def set_compatibility(self, level: CompatibilityLevel, subject: str | None = None) -> None:
@@ -288,7 +286,7 @@ class SchemaRegistryClient(NotCopyable):
     # One request for one schema.
 
     async def _once(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the cached value for ``key``, otherwise the answer of ``ask``, which is then cached."""
+        """Return the cached value for ``key``. If there is none, call ``ask``, and cache its answer."""
         if key not in self._cache:
 
             async def ask_and_cache() -> T:

@@ -149,7 +149,7 @@ class RegistryHttp:
         subject: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> Any:
-        """Return the JSON of the answer. ``subject`` is for the text of an error. Raises KafkaError."""
+        """Send a request and return the JSON of the answer. ``subject`` is for errors. Raises KafkaError."""
         self.check_process()
         backoff = Backoff(*self._backoff, random=self._random)
         failure: KafkaError | None = None
@@ -244,7 +244,7 @@ class RegistryHttp:
 
 
 def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] | None]:
-    """Return the addresses of a registry, and the first user name and password that one of them contains."""
+    """Parse the addresses of a registry, and the first user name and password that one of them contains."""
     urls = list(url) if isinstance(url, Iterable) and not isinstance(url, str | Mapping) else [url]
     if not urls:
         raise ConfigurationError("url must be the http:// or https:// address of a schema registry, got none")
@@ -254,7 +254,7 @@ def _addresses(url: str | Iterable[str]) -> tuple[list[str], tuple[str, Secret] 
 
 
 def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
-    """Return an address without a slash at its end, and the user name and password that it contains."""
+    """Parse an address. Returns it without a slash at its end, and the user name and password that it contains."""
     problem = f"url must be the http:// or https:// address of a schema registry, got {disclosure.url(url)}"
     if not isinstance(url, str):
         raise ConfigurationError(problem)
@@ -276,7 +276,7 @@ def _parsed(url: object) -> tuple[str, tuple[str, Secret] | None]:
 
 
 async def _token_of(token: TokenProvider | Secret) -> Secret:
-    """Return the token for one request. A synchronous function runs in a thread, because it may block."""
+    """Ask for the token of one request. A synchronous function runs in a thread, because it may block."""
     if isinstance(token, Secret):
         return token
     is_async = inspect.iscoroutinefunction(token) or inspect.iscoroutinefunction(type(token).__call__)
@@ -351,7 +351,7 @@ class _UnusableAnswer(Exception):
 
 
 async def _content(answer: Any) -> bytes:
-    """Return the content of an answer of httpx. Raises _UnusableAnswer if it takes too much memory."""
+    """Read the content of an answer of httpx. Raises _UnusableAnswer if it takes too much memory."""
     if "," in answer.headers.get("content-encoding", ""):
         raise _UnusableAnswer("the answer is compressed more than once")
     content = bytearray()

@@ -152,7 +152,7 @@ def _read(data: bytes, start: int) -> object:
 
 
 def _checked(argument: GivenJsonSchema) -> Schema:
-    """Return the schema as a ``Schema``. Raises ConfigurationError if it is not a JSON Schema."""
+    """Parse the schema. Raises ConfigurationError if it is not a JSON Schema."""
     schema, parsed = given_schema(argument, "JSON", (Mapping,), "JSON text, a dict or a Schema")
     if not isinstance(parsed, dict):
         raise ConfigurationError(must_be("schema", "a JSON object", parsed))
@@ -237,7 +237,7 @@ def _id_of(schema: Any) -> str:
 
 
 def _with_definitions(schema: Any) -> Any:
-    """Return the schema with its ``definitions`` in ``$defs`` too: Confluent's registry accepts both names."""
+    """Copy the ``definitions`` of a schema to its ``$defs``: Confluent's registry accepts both names."""
     if not isinstance(schema, dict) or not isinstance(schema.get("definitions"), dict):
         return schema
     return {**schema, "$defs": {**schema["definitions"], **schema.get("$defs", {})}}

@@ -93,7 +93,7 @@ class ProtobufSerializer(SchemaSerializer[M]):
         return await self._schema_of(self._descriptor.file)
 
     async def _schema_of(self, file: Any) -> Schema:
-        """Return the schema of a file. The files that it imports are registered first."""
+        """Register the files that a file imports, and return its schema."""
         references = []
         for used in file.dependencies:
             if used.name not in BUILT_IN:

@@ -90,7 +90,7 @@ def _of_descriptor(descriptor: Any) -> MessageType:
 
 
 def _of_text(text: str) -> MessageTypes:
-    """Return the types of a file's text. A block that is no message, such as an enum or an option, has none."""
+    """Find the types in a file's text. A block that is no message, such as an enum or an option, has none."""
     tokens = [token for token in _TOKEN.findall(text) if not token.startswith(_SKIPPED)]
     package = ""
     types: list[MessageType] = []

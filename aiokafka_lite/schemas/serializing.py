@@ -96,7 +96,7 @@ class SchemaSerializer(ABC, Generic[T]):
 
     # Hot: runs for each record.
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes | Awaitable[bytes]:
-        """Return the bytes to write; a coroutine until the schema of the topic is known."""
+        """Serialize the data; returns a coroutine until the schema of the topic is known."""
         resolved = self.of_topic.get(topic)
         if resolved is None:
             return self._serialize_first(topic, data, headers)
@@ -174,8 +174,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     # Hot: runs for each record.
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T | Awaitable[T]:
-        """Return the object, or its coroutine while the schema is not known. Raises ValueError for bytes without an
-        id."""
+        """Deserialize the data; returns a coroutine while the schema is not known. Raises ValueError without an id."""
         in_header = find_header(self.part, headers) if headers else None
         if in_header is None:
             name, end = read_name(data)
@@ -197,13 +196,11 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     @abstractmethod
     async def _reader(self, schema: Schema) -> Read:
-        """Return the function that reads bytes of this schema. Raises ConfigurationError for a schema of another
-        format.
-        """
+        """Return the function that reads bytes of this schema. Raises ConfigurationError for another format."""
 
 
 def given_schema(argument: object, schema_type: SchemaType, forms: tuple[type, ...], what: str) -> tuple[Schema, Any]:
-    """Return the schema that the user gave for a format whose schemas are JSON, and its parsed text.
+    """Parse a schema of the user, of a format whose schemas are JSON. Returns it also as parsed JSON.
 
     ``argument`` may be a Schema, JSON text, or an object of one of the types ``forms``. ``what`` names these types for
     the error. Raises ConfigurationError.
@@ -225,7 +222,7 @@ def given_schema(argument: object, schema_type: SchemaType, forms: tuple[type, .
 
 
 async def referenced(registry: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
-    """Return the schemas that a schema refers to, directly or indirectly, by the names in its text.
+    """Fetch the schemas that a schema refers to, directly or indirectly, by the names in its text.
 
     A schema comes after the schemas that it uses. Raises ProtocolError for a circle of references, for a name that two
     levels use, and for more than ``MOST_REFERENCED`` schemas.

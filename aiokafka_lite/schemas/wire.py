@@ -71,7 +71,7 @@ def remove_header(part: Part, headers: list[Header]) -> None:
 
 
 def read_name(data: bytes) -> SchemaName:
-    """Return the schema's id or GUID at the start. Raises ValueError."""
+    """Read the schema's id or GUID at the start. Raises ValueError."""
     if len(data) >= _ID_END and data[0] == _ID:
         return SchemaName(int.from_bytes(data[1:_ID_END], "big"), _ID_END)
     if len(data) >= _GUID_END and data[0] == _GUID:
@@ -91,7 +91,7 @@ def write_indexes(path: Sequence[int]) -> bytes:
 
 
 def read_indexes(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the path that begins at ``start``, and the position after it. Raises ValueError."""
+    """Read the path that begins at ``start``. Returns it with the position after it. Raises ValueError."""
     count, end = _varint(data, start)
     if not 0 <= count <= _MOST_INDEXES:
         raise ValueError(f"the path of the message type has {count} indexes; at most {_MOST_INDEXES} are accepted")

@@ -20,7 +20,7 @@ _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
 
 
 async def is_kafka(url: str) -> bool:
-    """Return whether a Kafka broker without TLS answers at the host and port of the address."""
+    """Ask the host and port of the address whether a Kafka broker without TLS answers there."""
     parts = urlsplit(url)
     answer = b""
     with anyio.move_on_after(_TIMEOUT):

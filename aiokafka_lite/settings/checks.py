@@ -83,7 +83,7 @@ def log_unusual(name: str, value: float) -> None:
 
 
 def _in_words(value: float) -> str:
-    """Return seconds as a time that people read, such as ``8.3 hours``."""
+    """Format seconds as a time that people read, such as ``8.3 hours``."""
     for unit, length in (("days", DAY), ("hours", HOUR), ("minutes", 60)):
         if value >= 2 * length:
             return f"{value / length:.3g} {unit}"

@@ -50,7 +50,7 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "G
 
 
 def _servers(servers: object) -> tuple[str, ...]:
-    """Return the addresses, one per entry. Empty entries, as after a trailing comma, are left out."""
+    """Split the addresses. Empty entries, as after a trailing comma, are left out."""
     if isinstance(servers, Mapping):
         raise ConfigurationError("settings must be keyword arguments, got a dict as bootstrap_servers; pass **settings")
     texts = [servers] if isinstance(servers, str) else list(servers) if isinstance(servers, Iterable) else []

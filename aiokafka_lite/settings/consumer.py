@@ -79,9 +79,7 @@ _DURATION = re.compile(
 
 
 def _duration(value: OffsetReset) -> float | None:
-    """Return the seconds of ``by_duration:P1DT2H3M4.5S`` (ISO 8601, KIP-1106) or of a timedelta; None for anything
-    else.
-    """
+    """Convert ``by_duration:P1DT2H3M4.5S`` (ISO 8601, KIP-1106) or a timedelta to seconds; None for anything else."""
     if isinstance(value, timedelta):
         return value.total_seconds() if value >= timedelta(0) else None
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None

@@ -60,7 +60,7 @@ def to_number(value: str) -> int:
 
 
 def to_seconds(value: str) -> float:
-    """Return the seconds of a number of milliseconds."""
+    """Convert a number of milliseconds to seconds."""
     return FromMilliseconds(float(value.strip()) / 1000)
 
 

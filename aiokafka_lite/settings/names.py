@@ -37,9 +37,7 @@ _INSTEAD = {
 
 
 def unknown_setting(name: str, settings: Iterable[str]) -> ConfigurationError:
-    """Return the error for a keyword argument that is not one of ``settings``. It never shows the value,
-    which may be a password.
-    """
+    """Make the error for an unknown keyword argument. It never shows the value, which may be a password."""
     names = sorted(settings)
     underscored = name.replace(".", "_")
     if name == "request_timeout_ms" and "delivery_timeout" in names:  # in aiokafka it ends a send

@@ -60,7 +60,7 @@ def _reader(kind: object) -> Reader:
 
 
 def _strategies(value: str) -> tuple[str, ...]:
-    """Return the names of strategies. The consumer checks them, because it alone has the list of valid names."""
+    """Split the names of strategies. The consumer checks them, because it alone has the list of valid names."""
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     if not names:
         raise ValueError("no names")
@@ -162,12 +162,11 @@ def setting_of(name: str) -> tuple[str | None, str]:
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings that every client takes, such as ``Admin``: servers, timeouts, security. Secrets are
-    ``Secret``.
+    """Convert properties to the settings that every client takes, such as ``Admin``: servers, timeouts, security.
 
-    Properties of producers and consumers are ignored, so that one file may serve all clients. Raises
-    ConfigurationError for an unknown property (with the nearest known one), for a wrong value, and for a reference
-    that cannot be resolved. No error quotes a secret, or the value behind ``file:`` or ``env:``.
+    Secrets are ``Secret``. Properties of producers and consumers are ignored, so that one file may serve all clients.
+    Raises ConfigurationError for an unknown property (with the nearest known one), for a wrong value, and for a
+    reference that cannot be resolved. No error quotes a secret, or the value behind ``file:`` or ``env:``.
     """
     check_known(properties)
     check_stores(properties)
@@ -179,14 +178,15 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def producer_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings of a ``Producer``; see ``client_settings``."""
+    """Convert properties to the settings of a ``Producer``; see ``client_settings``."""
     return {**client_settings(properties), **_settings(properties, _PRODUCER)}
 
 
 def consumer_settings(properties: Mapping[str, str], *, group_id: str | None = None) -> dict[str, object]:
-    """Return the settings of a ``Consumer``; see ``client_settings``. ``group_id`` overrides ``group.id``.
+    """Convert properties to the settings of a ``Consumer``; see ``client_settings``.
 
-    Without a group, the properties of group members are ignored. ``strategies`` are names.
+    ``group_id`` overrides ``group.id``. Without a group, the properties of group members are ignored. ``strategies``
+    are names.
     """
     settings = {**client_settings(properties), **_settings(properties, _CONSUMER)}
     group = group_id if group_id is not None else resolve(_GROUP_ID, properties.get(_GROUP_ID, ""))

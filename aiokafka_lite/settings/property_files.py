@@ -13,7 +13,7 @@ from ..errors import ConfigurationError
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the properties in a file: TOML if its name ends in ``.toml``, otherwise Java's format.
+    """Read a file of properties: TOML if its name ends in ``.toml``, otherwise Java's format.
 
     In TOML, a property may be ``linger.ms = 5``, or ``location`` in a table ``[ssl.truststore]``; lists are joined by
     commas. Raises ConfigurationError, which quotes names and line numbers and never a value.
@@ -102,7 +102,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return name and value. The name ends at the first ``=``, ``:`` or blank without a backslash before it."""
+    """Split a line into name and value, at the first ``=``, ``:`` or blank without a backslash before it."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -113,7 +113,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Return the text with its escapes resolved. Raises ValueError for a ``\\u`` without its digits."""
+    """Resolve the escapes of a text. Raises ValueError for a ``\\u`` without its digits."""
 
     def replace(match: re.Match[str]) -> str:
         code = match[1]
@@ -127,7 +127,7 @@ def _unescaped(text: str) -> str:
 
 
 def resolve(name: str, value: str) -> str:
-    """Return the value of a property, or what its reference ``env:NAME`` or ``file:/path`` stands for.
+    """Resolve the value of a property: a reference ``env:NAME`` or ``file:/path`` is replaced by what it stands for.
 
     Raises ConfigurationError, which names the property.
     """

@@ -165,8 +165,9 @@ _TOKENS = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s=;"'
 
 
 def _parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Return the login module without its package, and its options. No error quotes the text, because it
-    contains a password.
+    """Parse a JAAS text: the login module without its package, and its options.
+
+    No error quotes the text, because it contains a password.
     """
     tokens = list(_tokens(text))
     form = "".join(token if isinstance(token, _Mark) else "x" for token in tokens)

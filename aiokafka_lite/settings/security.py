@@ -77,7 +77,7 @@ def is_pem(text: str) -> bool:
 def tls_context(
     *, cafile: str | None, certfile: str | None, keyfile: str | None, key_password: str | None, check_hostname: bool
 ) -> ssl.SSLContext:
-    """Return the TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
+    """Create the TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
 
     Raises ConfigurationError, which names the setting.
     """
@@ -137,7 +137,7 @@ class _ServerContext(ssl.SSLContext):
 def server_tls_context(
     *, certfile: str, keyfile: str | None, key_password: str | None, cafile: str | None, client_auth: ssl.VerifyMode
 ) -> ssl.SSLContext:
-    """Return the TLS context of a listener. ``cafile`` has the authorities that client certificates must come from.
+    """Create the TLS context of a listener. ``cafile`` has the authorities that client certificates must come from.
 
     Raises ConfigurationError, which names the setting.
     """
@@ -214,7 +214,7 @@ _EXPECTED = dict.fromkeys(
 
 
 def _content(setting: str, path: str) -> bytes:
-    """Return the content of a file. Raises ConfigurationError, which quotes only what certainly is a path."""
+    """Read a file. Raises ConfigurationError, which quotes only what certainly is a path."""
     try:
         with open(path, "rb") as file:  # not pathlib, which takes 3 ms to import
             return file.read()
@@ -250,9 +250,7 @@ def _lines(text: str) -> str:
 
 @contextlib.contextmanager
 def _as_file(source: str) -> Iterator[str]:
-    """Yield a path for OpenSSL, which reads only files. PEM text goes to a temporary file that only this user can
-    read.
-    """
+    """Yield a path for OpenSSL, which reads only files. PEM text goes to a temporary file of this user alone."""
     if not is_pem(source):
         yield source
         return

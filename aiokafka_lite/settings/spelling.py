@@ -40,7 +40,7 @@ def spelled(names: Mapping[str, str], values: Mapping[str, object]) -> Iterator[
 
 
 def respelled(text: str, names: Mapping[str, str], values: Mapping[str, object]) -> str:
-    """Return the text of an error with the user's names, as in ``spelled``. Quoted values stay as they are."""
+    """Replace names in the text of an error by the user's, as in ``spelled``. Quoted values stay as they are."""
     in_milliseconds = {setting: name for setting, name in names.items() if name.endswith(("_ms", ".ms"))}
     for word in _WORD.findall(text):
         name = in_milliseconds.get(word)

@@ -49,13 +49,13 @@ class AIOKafkaAdminClient(ClientOwner):
     @listing_settings
     def __init__(self, **settings: Unpack[ConnectionSettings]) -> None:
         self._given = settings
-        self._admin = self._made()
+        self._admin = self._create()
         self._is_used = False  # whether a start() of this client has begun
         self._started = False
         self._closed = False
         """Whether ``close()`` was called. ``_started`` and ``_closed`` have aiokafka's names: programs read them."""
 
-    def _made(self) -> native.Admin:
+    def _create(self) -> native.Admin:
         with naming(self._given):
             return native.Admin(**connection_settings(self._given))
 
@@ -68,7 +68,7 @@ class AIOKafkaAdminClient(ClientOwner):
                 await self._admin.start()
         except BaseException:
             if is_first and not self._closed:
-                self._admin = self._made()  # so that another start() is possible, and close() has no error to raise
+                self._admin = self._create()  # so that another start() is possible, and close() has no error to raise
                 self._is_used = False
             raise
         self._started = True
@@ -132,19 +132,19 @@ class AIOKafkaAdminClient(ClientOwner):
         return TopicErrors([(topic, 0, None) for topic in totals])
 
     async def list_topics(self) -> list[str]:
-        """Return the names of all topics."""
+        """List the names of all topics."""
         with translating():
             return [topic.name for topic in await self._admin.topics.list(internal=True)]
 
     async def describe_topics(self, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Return the partitions of these topics, or of all, with leaders and replicas."""
+        """Describe these topics, or all: their partitions with leaders and replicas."""
         names = await self.list_topics() if topics is None else list(topics)
         with translating():
             results = await self._admin.topics.describe(names)
         return [_described(name, results.done.get(name), results.failed.get(name)) for name in names]
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """Return the brokers, the controller's id and the cluster's id."""
+        """Describe the cluster: its brokers, the controller's id, its id."""
         with translating():
             cluster = await self._admin.cluster.describe()
         return {
@@ -172,7 +172,7 @@ class AIOKafkaAdminClient(ClientOwner):
     # Groups.
 
     async def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
-        """Return name and protocol type of each group, or of the groups that these brokers coordinate."""
+        """List name and protocol type of each group, or of the groups that these brokers coordinate."""
         with translating():
             listed = {group.group_id: group.protocol_type for group in await self._admin.groups.list()}
             if broker_ids is None:
@@ -186,7 +186,7 @@ class AIOKafkaAdminClient(ClientOwner):
         group_coordinator_id: int | None = None,
         partitions: Sequence[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group; -1 for a partition in ``partitions`` that has none."""
+        """List the committed offsets of a group; -1 for a partition in ``partitions`` that has none."""
         with translating():
             committed = (await self._admin.groups.offsets(group_id))[group_id]
         offsets = {
@@ -202,7 +202,7 @@ class AIOKafkaAdminClient(ClientOwner):
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[DescribedGroups]:
-        """Return the members of groups: a response for each coordinator. A group that does not exist is "Dead".
+        """Describe groups and their members: a response for each coordinator. A group that does not exist is "Dead".
 
         ``group_coordinator_id`` has no effect. Raises NotImplementedError for ``include_authorized_operations``. If a
         group has an error, it raises that error.
@@ -221,7 +221,7 @@ class AIOKafkaAdminClient(ClientOwner):
         return list(map(DescribedGroups, by_coordinator.values()))
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
-        """Return the id of the broker that coordinates a group, or with type 1 a transactional id."""
+        """Find the broker that coordinates a group, or with type 1 a transactional id."""
         calls = self._admin.transactions if coordinator_type == 1 else self._admin.groups
         with translating():
             return (await calls.coordinators(group_id)).raise_for_errors()[group_id].node_id
@@ -231,10 +231,10 @@ class AIOKafkaAdminClient(ClientOwner):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribedConfigs]:
-        """Return the settings of resources, all or the settings in ``configs``: a response for each broker, and one for
-        all topics.
+        """Describe the settings of resources, all or those in ``configs``.
 
-        A failed resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
+        Returns a response for each broker, and one for all topics. A failed resource has an error code and raises no
+        exception. Raises ValueError if a resource is named twice.
         """
         resources = _native_resources(config_resources)
         names_of = {resource: list(config_resource.configs or ()) for resource, config_resource in resources.items()}

@@ -84,7 +84,6 @@ class TopicErrors(NamedTuple):
     topic_errors: list[tuple[str, int, str | None]]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the errors as dictionaries."""
         return {"topic_errors": list(_objects(self.topic_errors, ("topic", "error_code", "error_message")))}
 
 
@@ -94,7 +93,6 @@ class TopicErrorCodes(NamedTuple):
     topic_error_codes: list[tuple[str, int]]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the codes as dictionaries."""
         return {"topic_error_codes": list(_objects(self.topic_error_codes, ("topic", "error_code")))}
 
 
@@ -120,7 +118,6 @@ class DescribedConfigs(NamedTuple):
     resources: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the resources as dictionaries."""
         return {"resources": list(_objects(self.resources, (*_RESOURCE, ("config_entries", _SETTING))))}
 
 
@@ -130,7 +127,6 @@ class AlteredConfigs(NamedTuple):
     resources: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the resources as dictionaries."""
         return {"resources": list(_objects(self.resources, _RESOURCE))}
 
 
@@ -147,5 +143,4 @@ class DescribedGroups(NamedTuple):
     groups: list[Entry]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the groups as dictionaries."""
         return {"groups": list(_objects(self.groups, _GROUP))}

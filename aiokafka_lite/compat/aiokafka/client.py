@@ -61,9 +61,9 @@ class AIOKafkaClient:
         self._is_started = False
         self._is_closed = is_closed
         self._updates: set[asyncio.Future[bool]] = set()  # the event loop itself keeps no reference to them
-        self._admin = self._made()
+        self._admin = self._create()
 
-    def _made(self) -> native.Admin:
+    def _create(self) -> native.Admin:
         with naming(self._given):
             return native.Admin(**self._settings)
 
@@ -102,7 +102,7 @@ class AIOKafkaClient:
                         await self._admin.start()
                 except BaseException:
                     if not self._is_closed:
-                        self._admin = self._made()  # so that another call is possible
+                        self._admin = self._create()  # so that another call is possible
                     raise
                 self._is_started = True
 

@@ -27,7 +27,6 @@ class ClusterMetadata:
         self.unauthorized_topics: set[str] = set()
 
     def add(self, topic: native.TopicDescription) -> None:
-        """Add partitions of a topic."""
         if topic.is_internal:
             self.internal_topics.add(topic.name)
         numbers = self._partitions.setdefault(topic.name, {})
@@ -94,7 +93,7 @@ def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[in
 
 
 async def fetch(admin: native.Admin) -> ClusterMetadata:
-    """Return the cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
+    """Fetch the cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
     described = await admin.cluster.describe()
     controller = None if described.controller is None else described.controller.node_id
     cluster = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)

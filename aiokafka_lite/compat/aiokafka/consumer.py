@@ -114,10 +114,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         self._is_started = False
         self._closed = False
         """Whether ``stop()`` was called. It has aiokafka's name, because frameworks read it."""
-        self._running = RunningConsumer(self._made, self._has_topics)
+        self._running = RunningConsumer(self._create, self._has_topics)
 
-    def _made(self) -> native.Consumer:
-        """Return a consumer for the present subscription or assignment."""
+    def _create(self) -> native.Consumer:
+        """Create a consumer for the present subscription or assignment."""
         settings = dict(self._settings)
         if self._is_member:
             settings |= {"strategies": self._strategies, "listener": self._listening}
@@ -146,7 +146,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         await self._ready()
 
     async def _ready(self) -> native.Consumer:
-        """Return the running consumer of the present subscription or assignment."""
+        """Start or replace the consumer as the present subscription or assignment requires, and return it."""
         if self._handle is not None:
             return self._consumer  # this code runs in a listener
         if self._closed:
@@ -285,14 +285,16 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
             return self._consumer.subscription() or frozenset(partition.topic for partition in self._assigned)
 
     async def topics(self) -> set[str]:
-        """Return all topics that this user may see."""
+        """List all topics that this user may see."""
         consumer = await self._ready()
         with translating():
             return set(await consumer.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partitions of a subscribed topic; None for others. A read after a rebalance looks them up
-        again."""
+        """Return the partitions of a subscribed topic; None for others.
+
+        A read after a rebalance looks them up again.
+        """
         self._running.check_process()
         return self._partitions.get(topic)
 
@@ -311,7 +313,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     # Reading.
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """Return the next record, of these partitions if any are given."""
+        """Wait for the next record, of these partitions if any are given."""
         with self._reading():
             if partitions:
                 _check_read(partitions)
@@ -327,9 +329,7 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Return the fetched records. If there are none, wait ``timeout_ms`` milliseconds for some, or until
-        ``stop()``.
-        """
+        """Return the fetched records. If there are none, wait ``timeout_ms`` for some, or until ``stop()``."""
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         _check_read(partitions)

@@ -39,7 +39,7 @@ class GroupCoordinator:
     async def fetch_committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets. A partition without one is not in the result."""
+        """Fetch the committed offsets. The result has no partition without one."""
         committed = await self._committed(partitions)
         return {
             partition: OffsetAndMetadata(offset.offset, offset.metadata)

@@ -230,7 +230,7 @@ _OF_FORMER_MEMBERS = {
 
 
 def translated(error: native.KafkaError) -> Exception:
-    """Return aiokafka's exception for an exception of this client."""
+    """Translate an exception of this client to aiokafka's."""
     if isinstance(error, native.CommitFailed):
         # CommitFailedError means a former member. A refusal for another reason has a class of its own.
         for refused in error.refused.values():

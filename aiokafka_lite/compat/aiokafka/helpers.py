@@ -15,8 +15,7 @@ def create_ssl_context(
     password: str | None = None,
     crlfile: str | None = None,
 ) -> ssl.SSLContext:
-    """Return a TLS context that verifies brokers with these or the system's CAs, and presents this client
-    certificate."""
+    """Create a TLS context that trusts these or the system's CAs, and presents this client certificate."""
     context = ssl.create_default_context(cafile=cafile, capath=capath, cadata=cadata)
     if crlfile is not None:
         context.load_verify_locations(crlfile)

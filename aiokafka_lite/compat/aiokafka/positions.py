@@ -28,7 +28,7 @@ class PositionCalls:
 
     @abstractmethod
     async def _ready(self) -> native.Consumer:
-        """Return the running consumer of the present subscription or assignment."""
+        """Start or replace the consumer as the present subscription or assignment requires, and return it."""
 
     @property
     def _consumer(self) -> native.Consumer:

@@ -102,7 +102,7 @@ class AIOKafkaProducer(Managed):
             **connection,
         }
         self._process: int | None = None  # the fork generation of the first start
-        self._producer = self._made()
+        self._producer = self._create()
 
     def _check_process(self) -> None:
         """Raise IllegalStateError in a forked process, if its parent started the producer."""
@@ -110,7 +110,7 @@ class AIOKafkaProducer(Managed):
             with translating():
                 forks.check_process(self._producer, self._process)
 
-    def _made(self) -> native.Producer:
+    def _create(self) -> native.Producer:
         with naming(self._named):
             return native.Producer(**self._settings)
 
@@ -122,7 +122,7 @@ class AIOKafkaProducer(Managed):
             with connecting():
                 await self._producer.start()
         except BaseException:
-            self._producer = self._made()  # so that another start() is possible
+            self._producer = self._create()  # so that another start() is possible
             raise
 
     async def stop(self) -> None:
@@ -163,8 +163,7 @@ class AIOKafkaProducer(Managed):
         key_bytes: bytes | None,
         value_bytes: bytes | None,
     ) -> int | None:
-        """Return the partition of a record of a known topic, for instrumentations; None if the send itself chooses
-        it."""
+        """Choose the partition of a record of a known topic, for instrumentations; None if the send chooses it."""
         if partition is None and (key_bytes is not None or self._partitioner is not None):
             numbers = sorted(self._partitions[topic])
             return (self._partitioner or DefaultPartitioner())(key_bytes, numbers, numbers)
@@ -237,7 +236,7 @@ class AIOKafkaProducer(Managed):
             raise MessageSizeTooLargeError(f"the record is larger than max_request_size={self._max_request_size} bytes")
 
     def create_batch(self) -> BatchBuilder:
-        """Return a batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
+        """Create a batch for ``send_batch``, of at most ``max_batch_size`` bytes."""
         return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
@@ -321,8 +320,9 @@ _DEFAULTS = AIOKafkaProducer.__init__.__kwdefaults__
 
 
 def _checked_linger(linger_ms: float, request_timeout_ms: float) -> float:
-    """Return the linger in seconds. Raises ValueError if linger and request timeout exceed the longest delivery
-    timeout.
+    """Convert the linger to seconds.
+
+    Raises ValueError if linger and request timeout exceed the longest delivery timeout.
     """
     linger = seconds("linger_ms", linger_ms)
     most = INT32_MAX - min(request_timeout_ms, INT32_MAX)
@@ -432,7 +432,7 @@ class _Partitioner:
 
 
 def _serialized(value: Any, serialize: Serialize | None) -> bytes | None:
-    """Return a key or value as bytes. Raises TypeError for other types, str included. aiokafka refuses them as well."""
+    """Serialize a key or value. Raises TypeError if the result is not bytes; as in aiokafka, str is refused too."""
     data = value if serialize is None else serialize(value)
     if data is None or type(data) is bytes:
         return data
@@ -442,7 +442,7 @@ def _serialized(value: Any, serialize: Serialize | None) -> bytes | None:
 
 
 def _size(number: int, delay: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Return the bytes of a record in a batch: the record with this number, ``delay`` milliseconds after the first."""
+    """Compute the bytes of a record in a batch, of the given number and ``delay`` milliseconds after the first."""
     size = 1 + _varint_size(delay) + _varint_size(number) + _varint_size(len(headers))
     parts = [key, value]
     for name, content in headers:
@@ -458,8 +458,7 @@ def _varint_size(number: int) -> int:
 
 
 def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> dict[TopicPartition, NativeOffset]:
-    """Return the offsets in the form of this client. Raises ValueError or TypeError for a wrong form, as aiokafka
-    does."""
+    """Convert offsets to those of this client. Raises ValueError or TypeError for a wrong form, as aiokafka does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
     checked = {}

@@ -65,7 +65,7 @@ class SharedReads:
             self._reader.cancel()
 
     async def one(self, ready: Ready) -> Record[Any, Any]:
-        """Return the next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
+        """Wait for the next record of any partition. Raises StopAsyncIteration when the consumer is closed."""
         await self._arrive()
         try:
             consumer = await ready()
@@ -81,7 +81,7 @@ class SharedReads:
     async def many(
         self, ready: Ready, most: int, timeout: float, partitions: Sequence[TopicPartition]
     ) -> list[Record[Any, Any]]:
-        """Return up to ``most`` records of these partitions, or of all if there are none. Waits ``timeout`` seconds."""
+        """Read up to ``most`` records of these partitions, or of all if there are none. Waits ``timeout`` seconds."""
         read = _Read(frozenset(partitions) or None)
         self._waiting.append(read)
         try:
@@ -117,7 +117,7 @@ class SharedReads:
     async def _take(
         self, ready: Ready, consumer: native.Consumer | None, most: int, only: frozenset[TopicPartition] | None
     ) -> list[Record[Any, Any]]:
-        """Return the records that are fetched already, without waiting."""
+        """Take the records that are fetched already, without waiting."""
         if consumer is None:
             return []
         readable = _assigned(consumer, only)
@@ -146,8 +146,7 @@ class SharedReads:
             read.records, read.consumer = records, consumer
 
     async def _read(self, ready: Ready, consumer: native.Consumer | None, reading: Awaitable[T]) -> T | None:
-        """Return the result of a read; None if the read was interrupted, or if another consumer has replaced this
-        one."""
+        """Await a read. None if it was interrupted, or if another consumer has replaced this one."""
         # Not a cancel scope, which costs more than the rest of a read of one record.
         task = asyncio.current_task()
         assert task is not None

@@ -98,7 +98,7 @@ _OF_CONSUMERS = (
 
 
 def connection_settings(settings: ConnectionSettings) -> dict[str, Any]:
-    """Return the settings of this client, ``bootstrap_servers`` among them. Raises TypeError for an unknown name."""
+    """Convert settings to those of this client, with ``bootstrap_servers``. Raises TypeError for an unknown name."""
     remaining: dict[str, Any] = dict(settings)
     timeout = seconds("request_timeout_ms", remaining.pop("request_timeout_ms", DEFAULT_REQUEST_TIMEOUT_MS))
     native: dict[str, Any] = {
@@ -123,8 +123,7 @@ def connection_settings(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def consumer_settings(arguments: Mapping[str, Any], connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a consumer, from the arguments of ``AIOKafkaConsumer`` and from
-    ``connection_settings``."""
+    """Convert the arguments of ``AIOKafkaConsumer``, and add those of ``connection_settings``."""
     # This client refuses a wait after which the response comes too late.
     wait = min(seconds("fetch_max_wait_ms", arguments["fetch_max_wait_ms"]), connection["request_timeout"] / 2)
     native = {**connection, "fetch_max_wait": wait, "client_rack": arguments["client_rack"] or ""}
@@ -165,13 +164,13 @@ def _sasl_settings(settings: dict[str, Any], protocol: object) -> dict[str, Any]
 
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
-    """Return the addresses; an address without a port gets Kafka's usual port."""
+    """Add Kafka's usual port to the addresses that have none."""
     listed = servers.split(",") if isinstance(servers, str) else servers
     return [server if _PORT.search(server) else f"{server}:9092" for server in map(str.strip, listed)]
 
 
 def seconds(name: str, milliseconds: object) -> float:
-    """Converts milliseconds to seconds. Raises TypeError for other types."""
+    """Convert milliseconds to seconds. Raises TypeError for other types."""
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
         raise TypeError(must_be(name, "a number of milliseconds", milliseconds))
     return FromMilliseconds(milliseconds / 1000)

@@ -25,14 +25,14 @@ BY_NAME: dict[str, type[AssignmentStrategy]] = {strategy.name: strategy for stra
 
 
 def checked_strategies(value: object) -> tuple[AssignmentStrategy, ...]:
-    """Return one or more strategies with different names, given as instances or by name. Raises ConfigurationError.
+    """Check one or more strategies with different names: instances or names. Raises ConfigurationError.
 
     A name is the protocol's name, or the name of Java's class with or without its package: ``RangeAssignor``.
     """
     wrong = must_be("strategies", f"instances, as in [RangeStrategy()], or names of {', '.join(BY_NAME)}", value)
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigurationError(wrong)
-    strategies = tuple(_made(item) if isinstance(item, str) else item for item in value)
+    strategies = tuple(_create(item) if isinstance(item, str) else item for item in value)
     if any(
         isinstance(strategy, type) or not isinstance(getattr(strategy, "name", None), str) for strategy in strategies
     ):
@@ -43,7 +43,7 @@ def checked_strategies(value: object) -> tuple[AssignmentStrategy, ...]:
     return strategies
 
 
-def _made(name: str) -> Any:
-    """Return the strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
+def _create(name: str) -> Any:
+    """Create the strategy of that name. An unknown name is returned unchanged, and the caller refuses it."""
     short_name = name.rpartition(".")[2].lower().removesuffix("assignor").replace("-", "")
     return next((strategy() for strategy in STRATEGIES if strategy.name.replace("-", "") == short_name), name)

@@ -57,7 +57,7 @@ class StickyStrategy:
 
 
 def _with_user_data(member: GroupMember) -> GroupMember:
-    """Return the member with the owned partitions of its user data. Unreadable user data counts as owning nothing."""
+    """Decode the owned partitions in the user data of a member. Unreadable user data counts as owning nothing."""
     if not member.user_data:
         return member
     # The bytes do not name their version. Those of version 0 end before the generation, so version 1 cannot read them.
@@ -78,7 +78,7 @@ def _read(user_data: bytes, version: int) -> StickyUserData | None:
 
 
 def spread(members: Sequence[GroupMember], topics: TopicRacks) -> Assignment:
-    """Return the sticky assignment for the ``owned`` and ``generation`` of the members."""
+    """Compute the sticky assignment for the ``owned`` and ``generation`` of the members."""
     names = sorted({topic for member in members for topic in member.topics if topic in topics})
     loads = _Loads(sorted(members, key=lambda member: member.order), names)
     owners = owners_of(members)
