@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .. import arguments
 from ..acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
-from ..errors import BrokerError, KafkaError, error_for
+from ..errors import BrokerError, KafkaError
 from ..protocol.messages import (
     AclCreation,
     AclDescription,
@@ -22,8 +22,9 @@ from ..protocol.messages import (
     DescribeAclsRequest,
     DescribeAclsResource,
 )
+from .answers import answer_of, raise_for
 from .calls import Calls
-from .peer import Peer, answer_of
+from .peer import Peer
 from .results import Results
 
 _EVERY = AclFilter()
@@ -44,8 +45,7 @@ class Acls:
 
         async def ask(peer: Peer) -> tuple[AclBinding, ...]:
             answer = await peer.send(DescribeAclsRequest(**_fields(peer, DescribeAclsRequest, acl_filter)))
-            if answer.error_code:
-                raise error_for(answer.error_code, "describing ACLs", reason=answer.error_message)
+            raise_for(answer.error_code, "describing ACLs", answer.error_message)
             return tuple(_described(resource, acl) for resource in answer.resources for acl in resource.acls)
 
         deadline = self._calls.deadline(timeout)

@@ -21,6 +21,7 @@ from ..cluster.metadata import TopicView
 from ..cluster.topics import check_topic_name
 from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, error_for
 from ..types import Node, TopicPartition
+from .answers import has_code
 from .peer import Ask, Brokers, Deadline, FindTargets, Peer, Targets
 from .results import Results
 from .settling import Rules, Settling
@@ -226,7 +227,8 @@ class Calls:
         nodes = await self.all_brokers(deadline)
         while True:
             answers = await self.settle(what, nodes, self.brokers, ask, deadline)
-            gone = next(filter(_is_gone, answers.failed.values()), None)
+            left_cluster = ErrorCode.BROKER_ID_NOT_REGISTERED
+            gone = next((error for error in answers.failed.values() if has_code(error, left_cluster)), None)
             if gone is None:
                 return answers.raise_for_errors()
             try:
@@ -234,10 +236,6 @@ class Calls:
             except KafkaTimeout:
                 late = f"{what} did not succeed within {in_seconds(deadline.timeout)}"
                 raise KafkaTimeout(f"{late}; the last error was: {gone}") from None
-
-
-def _is_gone(error: KafkaError) -> bool:
-    return isinstance(error, BrokerError) and error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from .. import arguments
-from ..errors import KafkaError, ProtocolError, UnsupportedVersion, error_for
+from ..errors import KafkaError, ProtocolError, UnsupportedVersion
 from ..net.handshake import SOFTWARE_NAME
 from ..protocol.messages import (
     REQUESTS,
@@ -26,6 +26,7 @@ from ..protocol.messages import (
 )
 from ..types import Node
 from ..version import VERSION
+from .answers import none_if_negative, raise_for
 from .calls import Calls
 from .peer import Peer
 from .results import Results
@@ -190,9 +191,9 @@ class Cluster:
                 timeout_ms=peer.timeout_ms, feature_updates=updates, validate_only=validate_only
             )
             answer = await peer.send(request)
-            _raise_for(answer.error_code, "updating features", answer.error_message)
+            raise_for(answer.error_code, "updating features", answer.error_message)
             for result in answer.results:
-                _raise_for(result.error_code, f"updating the feature {result.feature}", result.error_message)
+                raise_for(result.error_code, f"updating the feature {result.feature}", result.error_message)
 
         deadline = self._calls.deadline(timeout)
         await self._calls.one("updating features", self._calls.controller, ask, deadline)
@@ -205,7 +206,7 @@ class Cluster:
             partition = DescribeQuorumRequestPartition(partition_index=0)
             topic = DescribeQuorumRequestTopic(topic_name="__cluster_metadata", partitions=[partition])
             answer = await peer.send(DescribeQuorumRequest(topics=[topic]))
-            _raise_for(answer.error_code, "describing the metadata quorum", answer.error_message)
+            raise_for(answer.error_code, "describing the metadata quorum", answer.error_message)
             partitions = [partition for topic in answer.topics for partition in topic.partitions]
             if len(partitions) != 1:
                 raise ProtocolError(f"the metadata quorum has one partition, and the answer has {len(partitions)}")
@@ -224,7 +225,7 @@ class Cluster:
         async def ask(peer: Peer) -> None:
             peer.require(UnregisterBrokerRequest.INTRODUCED, "unregistering a broker")
             answer = await peer.send(UnregisterBrokerRequest(broker_id=node_id))
-            _raise_for(answer.error_code, what, answer.error_message)
+            raise_for(answer.error_code, what, answer.error_message)
 
         deadline = self._calls.deadline(timeout)
         await self._calls.one(what, self._calls.controller, ask, deadline)
@@ -246,7 +247,7 @@ class Cluster:
 
 
 def _quorum(response: DescribeQuorumPartition) -> Quorum:
-    _raise_for(response.error_code, "describing the metadata quorum", response.error_message)
+    raise_for(response.error_code, "describing the metadata quorum", response.error_message)
     return Quorum(
         response.leader_id,
         response.leader_epoch,
@@ -257,24 +258,18 @@ def _quorum(response: DescribeQuorumPartition) -> Quorum:
 
 
 def _replica(replica: DescribeQuorumReplica) -> QuorumReplica:
-    fetched, caught_up = replica.last_fetch_timestamp, replica.last_caught_up_timestamp
     return QuorumReplica(
         replica.replica_id,
         replica.log_end_offset,
-        fetched if fetched >= 0 else None,
-        caught_up if caught_up >= 0 else None,
+        none_if_negative(replica.last_fetch_timestamp),
+        none_if_negative(replica.last_caught_up_timestamp),
     )
-
-
-def _raise_for(code: int, what: str, message: str | None) -> None:
-    if code:
-        raise error_for(code, what, reason=message)
 
 
 async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     answer = await peer.send(request)
-    _raise_for(answer.error_code, "describing the cluster", answer.error_message)
+    raise_for(answer.error_code, "describing the cluster", answer.error_message)
     listed = sorted(answer.brokers, key=lambda broker: broker.broker_id)
     nodes = {broker.broker_id: Node(broker.broker_id, broker.host, broker.port, broker.rack) for broker in listed}
     fenced = tuple(nodes[broker.broker_id] for broker in listed if broker.is_fenced)
@@ -295,8 +290,7 @@ async def _describe_by_metadata(peer: Peer) -> ClusterDescription:
 
 async def _versions(peer: Peer) -> ApiVersionsResponse:
     answer = await peer.send(ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION))
-    if answer.error_code:
-        raise error_for(answer.error_code, f"asking for the API versions of broker {peer.node_id}")
+    raise_for(answer.error_code, f"asking for the API versions of broker {peer.node_id}")
     return answer
 
 

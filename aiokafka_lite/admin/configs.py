@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 from .. import arguments, disclosure
-from ..errors import KafkaError, UnsupportedVersion, error_for
+from ..errors import KafkaError, UnsupportedVersion
 from ..protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsRequestConfig,
@@ -28,8 +28,9 @@ from ..protocol.messages import (
     IncrementalAlterConfigsRequestResource,
     ListConfigResourcesRequest,
 )
+from .answers import answer_of, raise_for
 from .calls import Calls
-from .peer import Deadline, FindTargets, Peer, Targets, answer_of
+from .peer import Deadline, FindTargets, Peer, Targets
 from .results import Results
 
 SettingValue = str | int | float | bool
@@ -239,10 +240,10 @@ class Configs:
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
         listed = [] if types is None else arguments.several(types, "types")
-        for type_ in listed:
-            if not isinstance(type_, ConfigResourceType):
+        for resource_type in listed:
+            if not isinstance(resource_type, ConfigResourceType):
                 raise TypeError(
-                    arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", type_)
+                    arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", resource_type)
                 )
 
         async def ask(peer: Peer) -> tuple[ConfigResource, ...]:
@@ -254,8 +255,7 @@ class Configs:
             else:
                 peer.require(ListConfigResourcesRequest.ALL_TYPES, "listing resources with settings")
             answer = await peer.send(request)
-            if answer.error_code:
-                raise error_for(answer.error_code, "listing resources with settings")
+            raise_for(answer.error_code, "listing resources with settings")
             return tuple(
                 ConfigResource(ConfigResourceType.of(config_resource.resource_type), config_resource.resource_name)
                 for config_resource in answer.config_resources

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
+from ..errors import ErrorCode, KafkaError, ProtocolError, error_for
 from ..group.payloads import PROTOCOL_TYPE, read_assignment, read_subscription
 from ..protocol.messages import (
     ConsumerGroupDescribeAssignment,
@@ -31,6 +31,7 @@ from ..protocol.messages import (
     StreamsTaskIds,
 )
 from ..types import Node, TopicPartition
+from .answers import has_code, raise_for
 from .open_enum import OpenEnum
 from .peer import Peer
 
@@ -144,11 +145,10 @@ async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]
     lists_types = peer.speaks(ListGroupsRequest.TYPES)
     request = ListGroupsRequest(
         states_filter=sorted(state.value for state in states) if lists_states else [],
-        types_filter=sorted(type_.value.lower() for type_ in types) if lists_types else [],
+        types_filter=sorted(group_type.value.lower() for group_type in types) if lists_types else [],
     )
     answer = await peer.send(request)
-    if answer.error_code:
-        raise error_for(answer.error_code, f"listing groups of broker {peer.node_id}")
+    raise_for(answer.error_code, f"listing groups of broker {peer.node_id}")
     if lists_states:
         return [_listing(group, GroupState(group.group_state), lists_types) for group in answer.groups]
     descriptions = await peer.send(DescribeGroupsRequest(groups=[group.group_id for group in answer.groups]))
@@ -161,15 +161,6 @@ def _listing(group: ListedGroup, state: GroupState, lists_types: bool) -> GroupL
     return GroupListing(group.group_id, group.protocol_type, state, kind)
 
 
-def _is_unsupported(answer: GroupDescription | KafkaError) -> bool:
-    return isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
-
-
-def is_missing(answer: object) -> bool:
-    """Return whether the answer means that the group does not exist."""
-    return isinstance(answer, BrokerError) and answer.code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
 async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescription | KafkaError]:
     """Describe classic, consumer and streams groups at their coordinator."""
     answers = await _describe_classic(peer, items)
@@ -177,12 +168,14 @@ async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescri
         (ConsumerGroupDescribeRequest, _describe_consumer),
         (StreamsGroupDescribeRequest, _describe_streams),
     ):
-        others = [name for name, answer in answers.items() if is_missing(answer)]
+        others = [name for name, answer in answers.items() if has_code(answer, ErrorCode.GROUP_ID_NOT_FOUND)]
         if others and peer.speaks(request):
             described = await describe(peer, others)
             # A broker may offer the request and refuse it, because the protocol is not enabled: Kafka 3.7 to 3.9 for
             # consumer groups, 4.1 for streams groups. Then there are no such groups.
-            answers.update({name: answer for name, answer in described.items() if not _is_unsupported(answer)})
+            for name, answer in described.items():
+                if not has_code(answer, ErrorCode.UNSUPPORTED_VERSION):
+                    answers[name] = answer
     return answers
 
 

@@ -30,6 +30,7 @@ from ..protocol.messages import (
     OffsetFetchRequestTopics,
 )
 from ..types import IsolationLevel, Node, OffsetAndMetadata, TopicPartition
+from .answers import answer_of, has_code, raise_for
 from .calls import Calls
 from .group_descriptions import (
     GroupDescription,
@@ -38,12 +39,11 @@ from .group_descriptions import (
     GroupType,
     MemberDescription,
     describe_groups,
-    is_missing,
     list_groups,
 )
 from .offsets import FoundOffset, OffsetsOfPartitions, OffsetSpec, isolation_of
 from .open_enum import members_of
-from .peer import Deadline, Peer, answer_of
+from .peer import Deadline, Peer
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
@@ -254,8 +254,7 @@ class Groups:
             peer.require(LeaveGroupRequest.MANY_MEMBERS, "removing members of groups")
             answer = await peer.send(LeaveGroupRequest(group_id=group_id, members=[leaving[item] for item in items]))
             what = f"removing members of group {group_id!r}"
-            if answer.error_code:
-                raise error_for(answer.error_code, what)
+            raise_for(answer.error_code, what)
             answers = {member.group_instance_id or member.member_id: member.error_code for member in answer.members}
             return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
 
@@ -302,7 +301,7 @@ class Groups:
         described = await self._describe([group_id], deadline)
         missing = described.failed.get(group_id)
         if missing is not None:
-            if is_missing(missing):
+            if has_code(missing, ErrorCode.GROUP_ID_NOT_FOUND):
                 return
             raise missing
         group = described[group_id]
@@ -371,8 +370,7 @@ def _committed(code: ErrorCode, what: str) -> KafkaError | None:
 
 
 def _deleted_offsets(what: str, response: OffsetDeleteResponse) -> dict[TopicPartition, KafkaError | None]:
-    if response.error_code:
-        raise error_for(response.error_code, what)
+    raise_for(response.error_code, what)
     answers: dict[TopicPartition, KafkaError | None] = {}
     for topic in response.topics:
         for partition in topic.partitions:

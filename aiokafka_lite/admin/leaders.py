@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from .. import arguments
-from ..errors import ErrorCode, KafkaError, error_for
+from ..errors import ErrorCode, KafkaError
 from ..protocol.messages import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -19,8 +19,9 @@ from ..protocol.messages import (
     ReassignableTopic,
 )
 from ..types import TopicPartition
+from .answers import answer_of, raise_for, results_of
 from .calls import Calls
-from .peer import Peer, answer_of, results_of
+from .peer import Peer
 from .results import Results
 from .settling import Rules
 
@@ -89,8 +90,7 @@ class Leaders:
 
 
 def _elected(answer: ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaError]:
-    if answer.error_code:
-        raise error_for(answer.error_code, "electing leaders")
+    raise_for(answer.error_code, "electing leaders")
     results: dict[TopicPartition, bool | KafkaError] = {}
     for topic in answer.replica_election_results:
         for result in topic.partition_result:
@@ -156,8 +156,7 @@ class Reassignments:
                 ],
             )
             answer = await peer.send(request)
-            if answer.error_code:
-                raise error_for(answer.error_code, "moving replicas", reason=answer.error_message)
+            raise_for(answer.error_code, "moving replicas", answer.error_message)
             answers: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.responses:
                 for partition in topic.partitions:
@@ -187,8 +186,7 @@ class Reassignments:
             peer.require(ListPartitionReassignmentsRequest.INTRODUCED, "listing moves of replicas")
             request = ListPartitionReassignmentsRequest(timeout_ms=peer.timeout_ms, topics=topics)
             answer = await peer.send(request)
-            if answer.error_code:
-                raise error_for(answer.error_code, "listing moves", reason=answer.error_message)
+            raise_for(answer.error_code, "listing moves", answer.error_message)
             return {
                 TopicPartition(topic.name, partition.partition_index): Reassignment(
                     tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)

@@ -17,8 +17,9 @@ from ..protocol.messages import (
     DescribeLogDirsResult,
 )
 from ..types import TopicPartition
+from .answers import answer_of, none_if_negative, raise_for
 from .calls import Calls
-from .peer import Deadline, Peer, Targets, answer_of
+from .peer import Deadline, Peer, Targets
 from .results import Results
 from .settling import Rules
 
@@ -91,8 +92,7 @@ class LogDirs:
         async def ask(peer: Peer, items: list[int]) -> Mapping[int, tuple[LogDir, ...] | KafkaError]:
             peer.require(DescribeLogDirsRequest.INTRODUCED, "describing log directories")
             answer = await peer.send(DescribeLogDirsRequest(topics=topics))
-            if answer.error_code:
-                raise error_for(answer.error_code, f"log directories of broker {peer.node_id}")
+            raise_for(answer.error_code, f"log directories of broker {peer.node_id}")
             return {peer.node_id: tuple(_log_dir(result) for result in answer.results)}
 
         deadline = self._calls.deadline(timeout)
@@ -176,7 +176,7 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDir:
             for topic in result.topics
             for partition in topic.partitions
         ),
-        total_bytes=result.total_bytes if result.total_bytes >= 0 else None,
-        usable_bytes=result.usable_bytes if result.usable_bytes >= 0 else None,
+        total_bytes=none_if_negative(result.total_bytes),
+        usable_bytes=none_if_negative(result.usable_bytes),
         is_cordoned=result.is_cordoned,
     )

@@ -22,6 +22,7 @@ from ..protocol.messages import (
     OffsetForLeaderEpochRequestTopic,
 )
 from ..types import IsolationLevel, TopicPartition
+from .answers import none_if_negative
 from .calls import Calls
 from .peer import Deadline, Peer
 from .results import Results
@@ -208,8 +209,8 @@ def _read_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOf
             else:
                 answers[item] = FoundOffset(
                     partition.offset,
-                    partition.timestamp if partition.timestamp >= 0 else None,
-                    partition.leader_epoch if partition.leader_epoch >= 0 else None,
+                    none_if_negative(partition.timestamp),
+                    none_if_negative(partition.leader_epoch),
                 )
     return answers
 

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 from ..arguments import must_be
 from ..cluster.client import Client
-from ..errors import ConfigurationError, ErrorCode, KafkaError, UnsupportedVersion, error_for
+from ..errors import ConfigurationError, KafkaError, UnsupportedVersion
 from ..net.broker import Broker, Purpose
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..settings.checks import LONGEST
 from ..types import Node
-from .results import Results
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -120,17 +119,3 @@ class Brokers:
     def answered(self, node_id: int) -> None:
         """Record that the broker is reachable."""
         self._avoided.discard(node_id)
-
-
-def answer_of(code: int, what: str, value: V, message: str | None = None) -> V | KafkaError:
-    """Return the value if the code is 0, otherwise its error.
-
-    ``what`` names the operation, ``message`` is from the broker.
-    """
-    return value if code == ErrorCode.NONE else error_for(code, what, reason=message)
-
-
-def results_of(answers: Mapping[K, V | KafkaError]) -> Results[K, V]:
-    """Divide answers into results and errors."""
-    failed = {item: answer for item, answer in answers.items() if isinstance(answer, KafkaError)}
-    return Results({item: answer for item, answer in answers.items() if not isinstance(answer, KafkaError)}, failed)

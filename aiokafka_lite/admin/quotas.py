@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .. import arguments
-from ..errors import KafkaError, error_for
+from ..errors import KafkaError
 from ..protocol.messages import (
     AlterClientQuotasOperation,
     AlterClientQuotasRequest,
@@ -22,8 +22,9 @@ from ..protocol.messages import (
     DescribeClientQuotasComponent,
     DescribeClientQuotasRequest,
 )
+from .answers import answer_of, raise_for
 from .calls import Calls
-from .peer import Peer, answer_of
+from .peer import Peer
 from .results import Results
 
 
@@ -92,8 +93,7 @@ class Quotas:
         async def ask(peer: Peer) -> Mapping[QuotaEntity, Mapping[str, float]]:
             peer.require(DescribeClientQuotasRequest.INTRODUCED, "describing quotas")
             answer = await peer.send(DescribeClientQuotasRequest(components=components, strict=strict))
-            if answer.error_code:
-                raise error_for(answer.error_code, "describing quotas", reason=answer.error_message)
+            raise_for(answer.error_code, "describing quotas", answer.error_message)
             return {
                 _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                     value.key: value.value for value in entry.values

@@ -8,8 +8,9 @@ from .. import arguments
 from ..errors import KafkaError
 from ..protocol.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ..types import TopicPartition
+from .answers import answer_of
 from .calls import Calls
-from .peer import Peer, answer_of
+from .peer import Peer
 from .results import Results
 
 HIGH_WATERMARK = -1

@@ -24,11 +24,12 @@ from ..protocol.messages import (
     ShareGroupDescribeRequest,
 )
 from ..types import Node, TopicPartition
+from .answers import answer_of, none_if_negative
 from .calls import Calls
 from .group_descriptions import GroupListing, GroupState, GroupType
 from .groups import Groups
 from .offsets import OffsetsOfPartitions
-from .peer import Deadline, Peer, answer_of
+from .peer import Deadline, Peer
 from .reset_plan import partitions_of, plan_reset
 from .resets import Reset, ResetOffset
 from .results import Results
@@ -282,8 +283,8 @@ def _offsets_of(group: DescribeShareGroupOffsetsResponseGroup) -> Mapping[TopicP
                     reason=partition.error_message,
                 )
             offsets[TopicPartition(topic.topic_name, partition.partition_index)] = ShareOffset(
-                partition.start_offset if partition.start_offset >= 0 else None,
-                partition.leader_epoch if partition.leader_epoch >= 0 else None,
-                partition.lag if partition.lag >= 0 else None,
+                none_if_negative(partition.start_offset),
+                none_if_negative(partition.leader_epoch),
+                none_if_negative(partition.lag),
             )
     return dict(sorted(offsets.items()))

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .. import arguments
-from ..errors import error_for
 from ..protocol.messages import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -21,6 +20,7 @@ from ..protocol.messages import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from .answers import raise_for
 from .calls import Calls
 from .peer import Peer
 
@@ -90,7 +90,7 @@ class Tokens:
             if owner is not None:
                 peer.require(CreateDelegationTokenRequest.OWNER, "a delegation token for another owner")
             answer = await peer.send(request)
-            _check(answer.error_code, "creating a delegation token")
+            raise_for(answer.error_code, "creating a delegation token")
             return _created(answer, tuple(allowed))
 
         deadline = self._calls.deadline(timeout)
@@ -106,7 +106,7 @@ class Tokens:
         async def ask(peer: Peer) -> int:
             peer.require(RenewDelegationTokenRequest.INTRODUCED, "renewing a delegation token")
             answer = await peer.send(request)
-            _check(answer.error_code, "renewing a delegation token")
+            raise_for(answer.error_code, "renewing a delegation token")
             return answer.expiry_timestamp_ms
 
         deadline = self._calls.deadline(timeout)
@@ -118,7 +118,7 @@ class Tokens:
 
         async def ask(peer: Peer) -> None:
             peer.require(ExpireDelegationTokenRequest.INTRODUCED, "expiring a delegation token")
-            _check((await peer.send(request)).error_code, "expiring a delegation token")
+            raise_for((await peer.send(request)).error_code, "expiring a delegation token")
 
         deadline = self._calls.deadline(timeout)
         await self._calls.one("expiring a delegation token", self._calls.controller, ask, deadline)
@@ -137,7 +137,7 @@ class Tokens:
         async def ask(peer: Peer) -> tuple[DelegationToken, ...]:
             peer.require(DescribeDelegationTokenRequest.INTRODUCED, "describing delegation tokens")
             answer = await peer.send(DescribeDelegationTokenRequest(owners=request_owners))
-            _check(answer.error_code, "describing delegation tokens")
+            raise_for(answer.error_code, "describing delegation tokens")
             return tuple(map(_described, answer.tokens))
 
         deadline = self._calls.deadline(timeout)
@@ -163,11 +163,6 @@ def _hmac(hmac: bytes) -> bytes:
     if not isinstance(hmac, bytes):
         raise TypeError("hmac must be bytes: the HMAC of a token")
     return hmac
-
-
-def _check(code: int, what: str) -> None:
-    if code:
-        raise error_for(code, what)
 
 
 def _created(answer: CreateDelegationTokenResponse, renewers: tuple[str, ...]) -> DelegationToken:

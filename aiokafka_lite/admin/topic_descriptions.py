@@ -17,6 +17,7 @@ from ..protocol.messages import (
     MetadataResponseTopic,
 )
 from ..protocol.schema import ZERO_UUID
+from .answers import none_if_negative
 from .peer import Peer
 
 TOPICS_PER_REQUEST = 500
@@ -104,8 +105,8 @@ def description_of(topic: MetadataResponseTopic | DescribeTopicPartitionsRespons
 def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     described = PartitionDescription(
         partition=partition.partition_index,
-        leader=partition.leader_id if partition.leader_id >= 0 else None,
-        leader_epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        leader=none_if_negative(partition.leader_id),
+        leader_epoch=none_if_negative(partition.leader_epoch),
         replicas=tuple(partition.replica_nodes),
         in_sync=tuple(partition.isr_nodes),
         offline=tuple(partition.offline_replicas),

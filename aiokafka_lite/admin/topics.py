@@ -29,9 +29,10 @@ from ..protocol.messages import (
     DeleteTopicState,
     MetadataRequest,
 )
+from .answers import answer_of, none_if_negative
 from .calls import Calls
 from .configs import ConfigSource, SettingValue, setting_text
-from .peer import Peer, answer_of
+from .peer import Peer
 from .results import Results
 from .settling import NOT_FOUND, Rules
 from .topic_descriptions import TopicDescription, TopicListing, describe_by_id, describe_named, uuid_of
@@ -344,8 +345,8 @@ def _created(result: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
         result.name,
         uuid_of(result.topic_id),
-        result.num_partitions if result.num_partitions >= 0 else None,
-        result.replication_factor if result.replication_factor >= 0 else None,
+        none_if_negative(result.num_partitions),
+        none_if_negative(result.replication_factor),
         configs,
     )
 

@@ -29,9 +29,10 @@ from ..protocol.messages import (
     WriteTxnMarkersRequest,
 )
 from ..types import Node, TopicPartition
+from .answers import answer_of, has_code, none_if_negative, raise_for
 from .calls import Calls
 from .open_enum import OpenEnum, members_of
-from .peer import Deadline, Peer, Targets, answer_of
+from .peer import Deadline, Peer, Targets
 from .results import Results
 from .settling import Rules
 
@@ -165,8 +166,7 @@ class Transactions:
             if pattern is not None:
                 peer.require(ListTransactionsRequest.PATTERN, "pattern")
             answer = await peer.send(request)
-            if answer.error_code:
-                raise error_for(answer.error_code, f"listing transactions of broker {peer.node_id}")
+            raise_for(answer.error_code, f"listing transactions of broker {peer.node_id}")
             return {
                 peer.node_id: [
                     TransactionListing(
@@ -405,8 +405,10 @@ class Transactions:
         """Ask the coordinators of these producer ids for the partitions of their transactions."""
         listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
         described = await self._describe([listing.transactional_id for listing in listed], deadline)
-        missing = {name: error for name, error in described.failed.items() if not _is_missing(error)}
-        Results({}, missing).raise_for_errors()
+        # An id may have expired since it was listed.
+        expired = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        failed = {name: error for name, error in described.failed.items() if not has_code(error, expired)}
+        Results({}, failed).raise_for_errors()
         return {
             (transaction.producer_id, partition)
             for transaction in described.done.values()
@@ -439,21 +441,12 @@ class Transactions:
         return tuple(leader for leader in sorted(leaders) if leader in candidates and broker in (None, leaders[leader]))
 
 
-def _is_missing(error: KafkaError) -> bool:
-    """Return whether the transactional id has expired since it was listed."""
-    return getattr(error, "code", None) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-
-
 def _milliseconds(name: str, seconds: object) -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise TypeError(arguments.must_be(name, "a number of seconds >= 0", seconds))
     if not 0 <= seconds <= sys.maxsize / 1000:
         raise ValueError(arguments.must_be(name, "a number of seconds >= 0", seconds))
     return round(seconds * 1000)
-
-
-def _known(value: int) -> int | None:
-    return value if value >= 0 else None
 
 
 def _description(transaction: DescribedTransaction, coordinator: Node) -> TransactionDescription:
@@ -464,7 +457,7 @@ def _description(transaction: DescribedTransaction, coordinator: Node) -> Transa
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
         timeout=transaction.transaction_timeout_ms / 1000,
-        started_at=_known(transaction.transaction_start_time_ms) if state.is_open else None,
+        started_at=none_if_negative(transaction.transaction_start_time_ms) if state.is_open else None,
         partitions=tuple(
             sorted(TopicPartition(topic.topic, number) for topic in transaction.topics for number in topic.partitions)
         ),
@@ -476,8 +469,8 @@ def _producer(producer: DescribeProducersState) -> ProducerState:
     return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
-        coordinator_epoch=_known(producer.coordinator_epoch),
-        start_offset=_known(producer.current_txn_start_offset),
-        last_sequence=_known(producer.last_sequence),
-        last_timestamp=_known(producer.last_timestamp),
+        coordinator_epoch=none_if_negative(producer.coordinator_epoch),
+        start_offset=none_if_negative(producer.current_txn_start_offset),
+        last_sequence=none_if_negative(producer.last_sequence),
+        last_timestamp=none_if_negative(producer.last_timestamp),
     )

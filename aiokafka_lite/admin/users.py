@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from .. import arguments
-from ..errors import KafkaError, error_for
+from ..errors import KafkaError
 from ..protocol.messages import (
     MOST_SCRAM_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -23,8 +23,9 @@ from ..protocol.messages import (
     UserName,
 )
 from ..protocol.sasl.scram import FEWEST_ITERATIONS, HASHES
+from .answers import answer_of, raise_for, results_of
 from .calls import Calls
-from .peer import Peer, answer_of, results_of
+from .peer import Peer
 from .results import Results
 
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
@@ -53,8 +54,7 @@ class Users:
             peer.require(DescribeUserScramCredentialsRequest.INTRODUCED, "describing users")
             users = None if user_names is None else [UserName(name=name) for name in user_names]
             answer = await peer.send(DescribeUserScramCredentialsRequest(users=users))
-            if answer.error_code:
-                raise error_for(answer.error_code, "describing users", reason=answer.error_message)
+            raise_for(answer.error_code, "describing users", answer.error_message)
             return results_of({result.user: _described(result) for result in answer.results})
 
         deadline = self._calls.deadline(timeout)
