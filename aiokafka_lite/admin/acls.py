@@ -55,7 +55,7 @@ class Acls:
         self, bindings: AclBinding | Iterable[AclBinding], *, timeout: float | None = None
     ) -> Results[AclBinding, None]:
         """Create ACLs. An ACL that exists already counts as created."""
-        listed = _several(bindings, AclBinding)
+        acls = _several(bindings, AclBinding)
 
         async def ask(peer: Peer, items: list[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
             for item in items:
@@ -67,13 +67,13 @@ class Acls:
             }
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("creating ACLs", listed, self._calls.controller, ask, deadline)
+        return await self._calls.settle("creating ACLs", acls, self._calls.controller, ask, deadline)
 
     async def delete(
         self, filters: AclFilter | Iterable[AclFilter], *, timeout: float | None = None
     ) -> Results[AclFilter, tuple[AclBinding, ...]]:
         """Delete the ACLs that filters match. The result of a filter is the ACLs that it deleted, perhaps none."""
-        listed = _several(filters, AclFilter)
+        acl_filters = _several(filters, AclFilter)
 
         async def ask(peer: Peer, items: list[AclFilter]) -> Mapping[AclFilter, tuple[AclBinding, ...] | KafkaError]:
             request_filters = [DeleteAclsFilter(**_fields(peer, DeleteAclsRequest, item)) for item in items]
@@ -81,15 +81,15 @@ class Acls:
             return {item: _deletion(result) for item, result in zip(items, answer.filter_results)}
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("deleting ACLs", listed, self._calls.controller, ask, deadline)
+        return await self._calls.settle("deleting ACLs", acl_filters, self._calls.controller, ask, deadline)
 
 
 def _several(values: T | Iterable[T], kind: type[T]) -> list[T]:
-    listed = [values] if isinstance(values, kind) else arguments.several(values, f"{kind.__name__}s")  # type: ignore[arg-type]
-    for value in listed:
+    items = [values] if isinstance(values, kind) else arguments.several(values, f"{kind.__name__}s")  # type: ignore[arg-type]
+    for value in items:
         if not isinstance(value, kind):
             raise TypeError(arguments.must_be(kind.__name__, f"an {kind.__name__}", value))
-    return listed
+    return items
 
 
 def _check(peer: Peer, request: _AclRequest, resource_type: AclResourceType, pattern: AclPatternType) -> None:

@@ -209,8 +209,8 @@ class Calls:
         targets = Targets({node_id: [node_id] for node_id in items if node_id in nodes})
         for node_id in items:
             if node_id not in nodes:
-                listed = ", ".join(map(str, sorted(nodes)))
-                text = f"broker {node_id} is not in the cluster, which has {listed}"
+                broker_ids = ", ".join(map(str, sorted(nodes)))
+                text = f"broker {node_id} is not in the cluster, which has {broker_ids}"
                 targets.errors[node_id] = error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, reason=text)
         return targets
 
@@ -228,14 +228,14 @@ class Calls:
         while True:
             answers = await self.settle(what, nodes, self.brokers, ask, deadline)
             left_cluster = ErrorCode.BROKER_ID_NOT_REGISTERED
-            gone = next((error for error in answers.failed.values() if has_code(error, left_cluster)), None)
-            if gone is None:
+            departure = next((error for error in answers.failed.values() if has_code(error, left_cluster)), None)
+            if departure is None:
                 return answers.raise_for_errors()
             try:
                 nodes = await self.all_brokers(deadline, at_once=False)
             except KafkaTimeout:
                 late = f"{what} did not succeed within {in_seconds(deadline.timeout)}"
-                raise KafkaTimeout(f"{late}; the last error was: {gone}") from None
+                raise KafkaTimeout(f"{late}; the last error was: {departure}") from None
 
 
 def _without_leader(item: TopicPartition, topic: TopicView | None) -> KafkaError:

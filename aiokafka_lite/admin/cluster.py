@@ -176,12 +176,12 @@ class Cluster:
 
         async def ask(peer: Peer) -> None:
             peer.require(UpdateFeaturesRequest.INTRODUCED, "updating features")
-            typed = peer.speaks(UpdateFeaturesRequest.VALIDATE_ONLY)
+            has_types = peer.speaks(UpdateFeaturesRequest.VALIDATE_ONLY)
             if validate_only or change is FeatureChange.UNSAFE_DOWNGRADE:
                 peer.require(UpdateFeaturesRequest.VALIDATE_ONLY, "validating features, or an unsafe downgrade,")
             updates = [
                 UpdateFeaturesFeature(feature=name, max_version_level=level, upgrade_type=change)
-                if typed
+                if has_types
                 else UpdateFeaturesFeature(
                     feature=name, max_version_level=level, allow_downgrade=change is not FeatureChange.UPGRADE
                 )
@@ -270,9 +270,9 @@ async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     answer = await peer.send(request)
     raise_for(answer.error_code, "describing the cluster", answer.error_message)
-    listed = sorted(answer.brokers, key=lambda broker: broker.broker_id)
-    nodes = {broker.broker_id: Node(broker.broker_id, broker.host, broker.port, broker.rack) for broker in listed}
-    fenced = tuple(nodes[broker.broker_id] for broker in listed if broker.is_fenced)
+    brokers = sorted(answer.brokers, key=lambda broker: broker.broker_id)
+    nodes = {broker.broker_id: Node(broker.broker_id, broker.host, broker.port, broker.rack) for broker in brokers}
+    fenced = tuple(nodes[broker.broker_id] for broker in brokers if broker.is_fenced)
     return ClusterDescription(
         answer.cluster_id,
         nodes.get(answer.controller_id),
@@ -283,8 +283,8 @@ async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
 
 async def _describe_by_metadata(peer: Peer) -> ClusterDescription:
     answer = await peer.send(MetadataRequest(topics=[]))
-    listed = sorted(answer.brokers, key=lambda broker: broker.node_id)
-    nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in listed}
+    brokers = sorted(answer.brokers, key=lambda broker: broker.node_id)
+    nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in brokers}
     return ClusterDescription(answer.cluster_id, nodes.get(answer.controller_id), tuple(nodes.values()))
 
 
@@ -297,10 +297,10 @@ async def _versions(peer: Peer) -> ApiVersionsResponse:
 def _support(peer: Peer, key: int, first: int, last: int) -> ApiSupport:
     request = REQUESTS.get(key)
     name = None if request is None else request.__name__.removesuffix("Request")
-    used = None
+    version = None
     if request is not None:
         try:
-            used = peer.versions.pick(request)
+            version = peer.versions.pick(request)
         except UnsupportedVersion:
-            used = None
-    return ApiSupport(key, name, VersionRange(first, last), used)
+            version = None
+    return ApiSupport(key, name, VersionRange(first, last), version)

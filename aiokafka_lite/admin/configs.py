@@ -220,7 +220,7 @@ class Configs:
         timeout: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, Setting]]:
         """Read the settings of resources by name: all, or those in ``names``. ``documentation`` requires Kafka 2.6."""
-        listed = _resources(resources)
+        checked_resources = _resources(resources)
         keys = None if names is None else arguments.names(names, "setting")
 
         async def ask(
@@ -230,7 +230,7 @@ class Configs:
 
         deadline = self._calls.deadline(timeout)
         targets = self._targets(self._calls.any_broker)
-        return await self._calls.settle("describing settings", listed, targets, ask, deadline)
+        return await self._calls.settle("describing settings", checked_resources, targets, ask, deadline)
 
     async def list(
         self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
@@ -239,16 +239,16 @@ class Configs:
 
         Requires Kafka 4.1; client metrics alone require 3.7.
         """
-        listed = [] if types is None else arguments.several(types, "types")
-        for resource_type in listed:
+        resource_types = [] if types is None else arguments.several(types, "types")
+        for resource_type in resource_types:
             if not isinstance(resource_type, ConfigResourceType):
                 raise TypeError(
                     arguments.must_be("type", "a ConfigResourceType such as ConfigResourceType.TOPIC", resource_type)
                 )
 
         async def ask(peer: Peer) -> tuple[ConfigResource, ...]:
-            request = ListConfigResourcesRequest(resource_types=list(map(int, listed)))
-            if listed == [ConfigResourceType.CLIENT_METRICS]:
+            request = ListConfigResourcesRequest(resource_types=list(map(int, resource_types)))
+            if resource_types == [ConfigResourceType.CLIENT_METRICS]:
                 peer.require(ListConfigResourcesRequest.INTRODUCED, "listing client metrics")
                 if not peer.speaks(ListConfigResourcesRequest.ALL_TYPES):
                     request = ListConfigResourcesRequest()
@@ -291,13 +291,13 @@ class Configs:
         targets = self._targets(self._calls.controller)
         return await self._calls.settle("changing settings", changes_of, targets, ask, deadline)
 
-    def _targets(self, others: FindTargets) -> FindTargets:
+    def _targets(self, find_others: FindTargets) -> FindTargets:
         """Return a search that finds the broker itself for its own settings, and asks ``others`` about the rest."""
 
         async def find(items: list[ConfigResource], deadline: Deadline) -> Targets:
             nodes = {item: item.node_id for item in items}
-            rest = [item for item, node_id in nodes.items() if node_id is None]
-            targets = await others(rest, deadline) if rest else Targets()
+            other_items = [item for item, node_id in nodes.items() if node_id is None]
+            targets = await find_others(other_items, deadline) if other_items else Targets()
             brokers = await self._calls.brokers([node for node in set(nodes.values()) if node is not None], deadline)
             for item, node_id in nodes.items():
                 if node_id in brokers.by_node:
@@ -310,10 +310,10 @@ class Configs:
 
 
 def _resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    listed: list[Any] = (
+    items: list[Any] = (
         [resources] if isinstance(resources, ConfigResource) else arguments.several(resources, "resources")
     )
-    for resource in listed:
+    for resource in items:
         if not isinstance(resource, ConfigResource) or not isinstance(resource.type, ConfigResourceType):
             raise TypeError(
                 arguments.must_be("resource", "a ConfigResource such as ConfigResource.topic(name)", resource)
@@ -321,7 +321,7 @@ def _resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[Con
         name = arguments.text("resource", resource.name)
         if name and resource.type in _OF_BROKERS and not re.fullmatch("[0-9]{1,9}", name):
             raise ValueError(arguments.must_be("name of a broker", "its id, or empty for all brokers", name))
-    return list(dict.fromkeys(listed))
+    return list(dict.fromkeys(items))
 
 
 def _changes(changes: Changes) -> list[ConfigChange]:
@@ -330,11 +330,11 @@ def _changes(changes: Changes) -> list[ConfigChange]:
         if isinstance(untyped, str | bytes) or not isinstance(untyped, Iterable):
             what = "a mapping of names to values, or a list of ConfigChange"
             raise TypeError(f"the changes of a resource must be {what}, got {disclosure.kind(untyped)}")
-        listed = list(untyped)
-        for change in listed:
+        change_list = list(untyped)
+        for change in change_list:
             if not isinstance(change, ConfigChange):
                 raise TypeError(f"change must be a ConfigChange, got {disclosure.kind(change)}")
-        return listed
+        return change_list
     return [
         ConfigChange(name, operation=ConfigOperation.DELETE) if value is None else ConfigChange(name, value)
         for name, value in changes.items()
@@ -421,11 +421,11 @@ async def _replace(
     resources = []
     present = await _describe(peer, list(share), None, True, False)
     for resource in [item for item in share if item in present]:
-        described = present[resource]
+        settings = present[resource]
         try:
-            if isinstance(described, KafkaError):
-                raise described
-            values = replaced(resource, described, share[resource])
+            if isinstance(settings, KafkaError):
+                raise settings
+            values = replaced(resource, settings, share[resource])
         except KafkaError as error:
             answers[resource] = error
             continue
@@ -477,5 +477,5 @@ def _own_source(resource: ConfigResource) -> ConfigSource | None:
 def _changed_list(present: str | None, change: ConfigChange) -> str:
     parts = [part for part in (present or "").split(",") if part]
     changed_parts = [part.strip() for part in (_text(change) or "").split(",")]
-    kept = [part for part in parts if part not in changed_parts]
-    return ",".join([*kept, *changed_parts] if change.operation is ConfigOperation.APPEND else kept)
+    remaining = [part for part in parts if part not in changed_parts]
+    return ",".join([*remaining, *changed_parts] if change.operation is ConfigOperation.APPEND else remaining)

@@ -152,8 +152,8 @@ async def list_groups(peer: Peer, states: set[GroupState], types: set[GroupType]
     if lists_states:
         return [_listing(group, GroupState(group.group_state), lists_types) for group in answer.groups]
     descriptions = await peer.send(DescribeGroupsRequest(groups=[group.group_id for group in answer.groups]))
-    described = {group.group_id: GroupState(group.group_state) for group in descriptions.groups if not group.error_code}
-    return [_listing(group, described.get(group.group_id, GroupState.UNKNOWN), lists_types) for group in answer.groups]
+    state_of = {group.group_id: GroupState(group.group_state) for group in descriptions.groups if not group.error_code}
+    return [_listing(group, state_of.get(group.group_id, GroupState.UNKNOWN), lists_types) for group in answer.groups]
 
 
 def _listing(group: ListedGroup, state: GroupState, lists_types: bool) -> GroupListing:
@@ -168,12 +168,12 @@ async def describe_groups(peer: Peer, items: list[str]) -> dict[str, GroupDescri
         (ConsumerGroupDescribeRequest, _describe_consumer),
         (StreamsGroupDescribeRequest, _describe_streams),
     ):
-        others = [name for name, answer in answers.items() if has_code(answer, ErrorCode.GROUP_ID_NOT_FOUND)]
-        if others and peer.speaks(request):
-            described = await describe(peer, others)
+        missing_groups = [name for name, answer in answers.items() if has_code(answer, ErrorCode.GROUP_ID_NOT_FOUND)]
+        if missing_groups and peer.speaks(request):
+            descriptions = await describe(peer, missing_groups)
             # A broker may offer the request and refuse it, because the protocol is not enabled: Kafka 3.7 to 3.9 for
             # consumer groups, 4.1 for streams groups. Then there are no such groups.
-            for name, answer in described.items():
+            for name, answer in descriptions.items():
                 if not has_code(answer, ErrorCode.UNSUPPORTED_VERSION):
                     answers[name] = answer
     return answers

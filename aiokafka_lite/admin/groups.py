@@ -106,14 +106,14 @@ class Groups:
             return {peer.node_id: await list_groups(peer, wanted_states, wanted_types)}
 
         deadline = self._calls.deadline(timeout)
-        merged: dict[str, GroupListing] = {}
-        for listed in (await self._calls.of_all_brokers("listing groups", ask, deadline)).values():
-            merged.update((group.group_id, group) for group in listed)
+        by_name: dict[str, GroupListing] = {}
+        for groups in (await self._calls.of_all_brokers("listing groups", ask, deadline)).values():
+            by_name.update((group.group_id, group) for group in groups)
         return tuple(
-            merged[name]
-            for name in sorted(merged)
-            if (not wanted_states or merged[name].state in wanted_states)
-            and (not wanted_types or merged[name].type in wanted_types)
+            by_name[name]
+            for name in sorted(by_name)
+            if (not wanted_states or by_name[name].state in wanted_states)
+            and (not wanted_types or by_name[name].type in wanted_types)
         )
 
     async def describe(
@@ -143,10 +143,9 @@ class Groups:
             }
 
         deadline = self._calls.deadline(timeout)
-        gone = (ErrorCode.GROUP_ID_NOT_FOUND,)
         names = arguments.names(groups, "group")
         return await self._calls.at_coordinators(
-            CoordinatorKind.GROUP, "deleting groups", names, ask, deadline, already=gone
+            CoordinatorKind.GROUP, "deleting groups", names, ask, deadline, already=(ErrorCode.GROUP_ID_NOT_FOUND,)
         )
 
     # Offsets.
@@ -166,9 +165,9 @@ class Groups:
         committed offset. Brokers do not find a partition whose first commit is in an open transaction.
         """
         names = arguments.names(groups, "group")
-        chosen = None if partitions is None else arguments.partitions(partitions)
+        selection = None if partitions is None else arguments.partitions(partitions)
         deadline = self._calls.deadline(timeout)
-        return await self._committed(names, deadline, partitions=chosen, require_stable=require_stable)
+        return await self._committed(names, deadline, partitions=selection, require_stable=require_stable)
 
     async def _committed(
         self,
@@ -195,10 +194,10 @@ class Groups:
 
         A group with members refuses with UNKNOWN_MEMBER_ID.
         """
-        checked = {
+        checked_offsets = {
             partition: _offset(offset) for partition, offset in arguments.by_partition("offsets", offsets).items()
         }
-        return await self._commit(arguments.text("group", group), checked, self._calls.deadline(timeout))
+        return await self._commit(arguments.text("group", group), checked_offsets, self._calls.deadline(timeout))
 
     async def _commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
@@ -234,8 +233,8 @@ class Groups:
             return _deleted_offsets(f"deleting offsets of group {group_id!r}", response)
 
         deadline = self._calls.deadline(timeout)
-        listed = arguments.partitions(partitions)
-        return await self._calls.of_group("deleting offsets", group_id, listed, ask, deadline)
+        items_to_delete = arguments.partitions(partitions)
+        return await self._calls.of_group("deleting offsets", group_id, items_to_delete, ask, deadline)
 
     async def remove_members(
         self, group: str, members: Iterable[str] = (), *, instances: Iterable[str] = (), timeout: float | None = None
@@ -259,8 +258,9 @@ class Groups:
             return {item: answer_of(code, f"{what}, {item}", None) for item, code in answers.items()}
 
         deadline = self._calls.deadline(timeout)
-        gone = (ErrorCode.UNKNOWN_MEMBER_ID,)
-        return await self._calls.of_group("removing members", group_id, leaving, ask, deadline, already=gone)
+        return await self._calls.of_group(
+            "removing members", group_id, leaving, ask, deadline, already=(ErrorCode.UNKNOWN_MEMBER_ID,)
+        )
 
     async def reset_offsets(
         self,
@@ -282,13 +282,13 @@ class Groups:
             raise TypeError(arguments.must_be("to", "a Reset such as Reset.to_earliest()", to))
         group_id = arguments.text("group", group)
         deadline = self._calls.deadline(timeout)
-        chosen = None if partitions is None and topics is None else arguments.partitions(partitions or ())
+        selection = None if partitions is None and topics is None else arguments.partitions(partitions or ())
         names = None if topics is None else arguments.names(topics, "topic")
         await self._require_empty(group_id, deadline)
         committed = (await self._committed([group_id], deadline))[group_id]
-        if names is not None and chosen is not None:
-            chosen += await partitions_of(self._calls, names, deadline)
-        targets = to.chosen(committed) if chosen is None else list(dict.fromkeys(chosen))
+        if names is not None and selection is not None:
+            selection += await partitions_of(self._calls, names, deadline)
+        targets = to.chosen(committed) if selection is None else list(dict.fromkeys(selection))
         before = {item: offset.offset for item, offset in committed.items()}
         planned = await plan_reset(self._offsets, to, targets, before, deadline)
         if dry_run or not planned.done:
@@ -298,13 +298,13 @@ class Groups:
         return Results({item: planned.done[item] for item in commits.done}, {**planned.failed, **commits.failed})
 
     async def _require_empty(self, group_id: str, deadline: Deadline) -> None:
-        described = await self._describe([group_id], deadline)
-        missing = described.failed.get(group_id)
-        if missing is not None:
-            if has_code(missing, ErrorCode.GROUP_ID_NOT_FOUND):
+        descriptions = await self._describe([group_id], deadline)
+        error = descriptions.failed.get(group_id)
+        if error is not None:
+            if has_code(error, ErrorCode.GROUP_ID_NOT_FOUND):
                 return
-            raise missing
-        group = described[group_id]
+            raise error
+        group = descriptions[group_id]
         if group.members or group.state not in (GroupState.EMPTY, GroupState.DEAD):
             members = arguments.plural(len(group.members), "member")
             text = f"group {group_id!r} is {group.state.value} with {members}; stop them first"
@@ -329,10 +329,10 @@ class Groups:
         isolation = isolation_of(isolation_level)
         names = arguments.names(groups, "group")
         deadline = self._calls.deadline(timeout)
-        described = await self._describe(names, deadline.first_part())
-        committed = await self._committed(described.done, deadline.first_part())
-        failed = {**described.failed, **committed.failed}
-        owners = {group_id: _owners(described[group_id], committed[group_id]) for group_id in committed.done}
+        descriptions = await self._describe(names, deadline.first_part())
+        committed = await self._committed(descriptions.done, deadline.first_part())
+        failed = {**descriptions.failed, **committed.failed}
+        owners = {group_id: _owners(descriptions[group_id], committed[group_id]) for group_id in committed.done}
         wanted_ends = {
             item: int(OffsetSpec.LATEST)
             for group_id, offsets in committed.done.items()
@@ -342,7 +342,7 @@ class Groups:
         done = {
             group_id: GroupLag(
                 group_id,
-                described[group_id].state,
+                descriptions[group_id].state,
                 tuple(
                     _lag(item, offsets.get(item), ends, owners[group_id].get(item))
                     for item in sorted({*offsets, *owners[group_id]})
@@ -400,10 +400,10 @@ async def _fetch_offsets(
         response = await peer.send(request, at_most=OffsetFetchRequest.TOPIC_IDS.before)
         for item in share:
             answer = read_fetch(item, None, response, {})
-            code = answer.whole or next(iter(answer.errors.values()), ErrorCode.NONE)
-            offsets = {partition: offset for partition, offset in sorted(answer.found.items()) if offset is not None}
-            missing = code is ErrorCode.GROUP_ID_NOT_FOUND
-            answers[item] = answer_of(0 if missing else code, f"committed offsets of group {item!r}", offsets)
+            code = answer.group_error or next(iter(answer.errors.values()), ErrorCode.NONE)
+            offsets = {partition: offset for partition, offset in sorted(answer.offsets.items()) if offset is not None}
+            is_missing = code is ErrorCode.GROUP_ID_NOT_FOUND
+            answers[item] = answer_of(0 if is_missing else code, f"committed offsets of group {item!r}", offsets)
     return answers
 
 

@@ -78,9 +78,14 @@ class Leaders:
             return _elected(await peer.send(request))
 
         if partitions is not None:
-            listed = arguments.partitions(partitions)
+            items = arguments.partitions(partitions)
             return await self._calls.settle(
-                "electing leaders", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, final=_FINAL)
+                "electing leaders",
+                items,
+                self._calls.controller,
+                ask,
+                deadline,
+                Rules(grace=0.0, final=_FINAL),
             )
 
         async def ask_for_all(peer: Peer) -> Results[TopicPartition, bool]:

@@ -33,13 +33,13 @@ N = TypeVar("N", bound=OpenEnum)
 def members_of(kind: type[N], values: Iterable[N | str]) -> set[N]:
     """Convert members and names of members to a set of members. Raises TypeError and ValueError."""
     name = kind.__name__
-    listed = [values] if isinstance(values, str) else arguments.several(values, name)
-    for value in listed:
+    members_or_names = [values] if isinstance(values, str) else arguments.several(values, name)
+    for value in members_or_names:
         if not isinstance(value, kind | str):
             raise TypeError(arguments.must_be(name, f"a {name} or its name", value))
-    members = {value if isinstance(value, kind) else kind(value) for value in listed}
+    members = {value if isinstance(value, kind) else kind(value) for value in members_or_names}
     if any(member.name == "UNKNOWN" for member in members):
         names = ", ".join(str(member.value) for member in kind if member.name != "UNKNOWN")
         argument = re.findall("[A-Z][a-z]*", name)[-1].lower()  # "state" for a GroupState
-        raise ValueError(arguments.must_be(argument, f"one of {names}", listed))
+        raise ValueError(arguments.must_be(argument, f"one of {names}", members_or_names))
     return members

@@ -108,8 +108,8 @@ class Brokers:
         broker = self.client.broker(node_id)
         connection = await broker.connection(Purpose.ADMIN)
         # After the connection is open, because this takes a part of the time as well.
-        bound = max(min(deadline.left * share, self.client.config.request_timeout), 0.001)
-        return Peer(broker, connection.versions, bound)
+        timeout = max(min(deadline.left * share, self.client.config.request_timeout), 0.001)
+        return Peer(broker, connection.versions, timeout)
 
     def failed(self, node_id: int) -> None:
         """Prefer other brokers from now on. Refresh the metadata, because the broker may have left the cluster."""

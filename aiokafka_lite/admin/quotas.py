@@ -48,8 +48,8 @@ class QuotaEntity:
     @property
     def parts(self) -> Mapping[str, str | Match]:
         """The parts that are not None, by their names in the protocol."""
-        named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
-        return {kind: part for kind, part in named.items() if part is not None}
+        by_kind = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
+        return {kind: part for kind, part in by_kind.items() if part is not None}
 
     def __post_init__(self) -> None:
         for kind, part in self.parts.items():
@@ -129,8 +129,8 @@ class Quotas:
 
 
 def _entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    named = {kind: Match.DEFAULT if name is None else name for kind, name in parts.items()}
-    return QuotaEntity(named.get("user"), named.get("client-id"), named.get("ip"))
+    by_kind = {kind: Match.DEFAULT if name is None else name for kind, name in parts.items()}
+    return QuotaEntity(by_kind.get("user"), by_kind.get("client-id"), by_kind.get("ip"))
 
 
 def _entry(entity: QuotaEntity, changes: Mapping[str, float | None]) -> AlterClientQuotasRequestEntry:

@@ -16,10 +16,10 @@ from .topics import Topics
 
 async def partitions_of(calls: Calls, topics: Sequence[str], deadline: Deadline) -> list[TopicPartition]:
     """Look up all partitions of topics. Raises the error of a topic that cannot be described."""
-    described = (await Topics(calls).describe(topics, timeout=max(deadline.left, 0.001))).raise_for_errors()
+    descriptions = (await Topics(calls).describe(topics, timeout=max(deadline.left, 0.001))).raise_for_errors()
     return [
         TopicPartition(topic.name, partition.partition)
-        for topic in described.values()
+        for topic in descriptions.values()
         for partition in topic.partitions
     ]
 

@@ -1,4 +1,4 @@
-"""Ways to choose new offsets of a group. Pure, except for reading the file.
+"""Ways to choose new offsets of a group. Only ``Reset.from_file`` does I/O.
 
 A file has a line for each partition, ``topic,partition,offset``, as Kafka's own tool writes and reads it.
 """
@@ -87,11 +87,11 @@ class Reset:
     @classmethod
     def to_offsets(cls, offsets: Mapping[TopicPartition, int]) -> Reset:
         """Move each of these partitions to its offset, and no other partition."""
-        checked = {
+        checked_offsets = {
             partition: arguments.offset(offset, f"offset of {partition}")
             for partition, offset in arguments.by_partition("offsets", offsets).items()
         }
-        return cls(_Kind.OFFSETS, 0, checked)
+        return cls(_Kind.OFFSETS, 0, checked_offsets)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Reset:

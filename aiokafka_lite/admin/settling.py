@@ -146,9 +146,9 @@ class Settling(Generic[K, V]):
             return
         self._brokers.answered(node_id)
         self._classify(answers, node_id)
-        missing = [item for item in share if item in self._pending and item not in answers]
+        unanswered = [item for item in share if item in self._pending and item not in answers]
         text = f"{self._what}: the response does not have this item"
-        self._classify_all(missing, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        self._classify_all(unanswered, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
     def _note_unreachable(self, node_id: int, share: list[K], error: KafkaError) -> None:
         if not isinstance(error, ConnectionLost | KafkaTimeout | ProtocolError):
@@ -219,7 +219,7 @@ class Settling(Generic[K, V]):
     async def _refresh_metadata(self) -> None:
         """Wait for metadata that is newer than the errors, if any broker answers."""
         try:
-            bound = min(self._deadline.left, self._brokers.client.config.request_timeout)
-            await self._brokers.client.refresh(timeout=max(bound, 0.001))
+            timeout = min(self._deadline.left, self._brokers.client.config.request_timeout)
+            await self._brokers.client.refresh(timeout=max(timeout, 0.001))
         except KafkaTimeout:
             pass  # the next round uses the old metadata

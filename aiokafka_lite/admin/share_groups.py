@@ -136,11 +136,11 @@ class ShareGroups:
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
         """Set the start offsets of a share group without members. A group with members fails with NON_EMPTY_GROUP."""
-        checked = {
+        checked_offsets = {
             partition: arguments.offset(offset)
             for partition, offset in arguments.by_partition("offsets", offsets).items()
         }
-        return await self._alter(arguments.text("group", group), checked, self._calls.deadline(timeout))
+        return await self._alter(arguments.text("group", group), checked_offsets, self._calls.deadline(timeout))
 
     async def _alter(
         self, group_id: str, offsets: Mapping[TopicPartition, int], deadline: Deadline
@@ -222,9 +222,9 @@ class ShareGroups:
         group_id = arguments.text("group", group)
         names = None if topics is None else arguments.names(topics, "topic")
         deadline = self._calls.deadline(timeout)
-        described = (await self._describe([group_id], deadline))[group_id]
-        if described.members:
-            members = arguments.plural(len(described.members), "member")
+        description = (await self._describe([group_id], deadline))[group_id]
+        if description.members:
+            members = arguments.plural(len(description.members), "member")
             text = f"share group {group_id!r} has {members}; stop them first"
             raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
         present = (await self._read_offsets([group_id], deadline))[group_id]

@@ -73,14 +73,14 @@ class Tokens:
         ``renewers`` are principals who may renew and expire the token, like the owner. ``lifetime`` is in seconds; its
         default and its maximum are the brokers' ``delegation.token.max.lifetime.ms``.
         """
-        allowed = arguments.several(renewers, "renewers")
+        checked_renewers = arguments.several(renewers, "renewers")
         kind, name = ("", "") if owner is None else _parts("owner", owner)
         request = CreateDelegationTokenRequest(
             owner_principal_type=kind,
             owner_principal_name=name,
             renewers=[
                 CreatableRenewers(principal_type=kind, principal_name=name)
-                for kind, name in (_parts("renewer", renewer) for renewer in allowed)
+                for kind, name in (_parts("renewer", renewer) for renewer in checked_renewers)
             ],
             max_lifetime_ms=_milliseconds("lifetime", lifetime),
         )
@@ -91,7 +91,7 @@ class Tokens:
                 peer.require(CreateDelegationTokenRequest.OWNER, "a delegation token for another owner")
             answer = await peer.send(request)
             raise_for(answer.error_code, "creating a delegation token")
-            return _created(answer, tuple(allowed))
+            return _created(answer, tuple(checked_renewers))
 
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("creating a delegation token", self._calls.controller, ask, deadline)

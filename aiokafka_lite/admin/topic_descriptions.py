@@ -103,7 +103,7 @@ def description_of(topic: MetadataResponseTopic | DescribeTopicPartitionsRespons
 
 
 def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
-    described = PartitionDescription(
+    description = PartitionDescription(
         partition=partition.partition_index,
         leader=none_if_negative(partition.leader_id),
         leader_epoch=none_if_negative(partition.leader_epoch),
@@ -112,10 +112,10 @@ def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsRes
         offline=tuple(partition.offline_replicas),
     )
     if isinstance(partition, MetadataResponsePartition):
-        return described
+        return description
     eligible, last_known = partition.eligible_leader_replicas, partition.last_known_elr
     return replace(
-        described,
+        description,
         eligible_leaders=None if eligible is None else tuple(eligible),
         last_known_eligible=None if last_known is None else tuple(last_known),
     )

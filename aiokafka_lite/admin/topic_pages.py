@@ -76,26 +76,26 @@ class TopicPages:
     async def _ask_for_all(self, peer: Peer) -> tuple[TopicDescription, ...]:
         """Ask for all topics in one request, for a broker without pages, and cut the response into pages."""
         answers = await describe_named(peer, self._names)
-        described = []
+        topics = []
         for answer in answers.values():
             if not isinstance(answer, KafkaError):
-                described.append(answer)
+                topics.append(answer)
             elif self._names is not None or not isinstance(answer, BrokerError) or answer.code not in _DELETED:
                 raise answer
         # During an upgrade a newer broker may have returned the first pages. Leave out the part before its cursor.
-        self._rest = [_from(topic, self._cursor) for topic in sorted(described, key=lambda topic: topic.name)]
+        self._rest = [_from(topic, self._cursor) for topic in sorted(topics, key=lambda topic: topic.name)]
         return self._cut()
 
     def _cut(self) -> tuple[TopicDescription, ...]:
         page, room = [], self._size
-        rest = self._rest or []
-        while rest and room:
-            first = rest.pop(0)
+        remaining = self._rest or []
+        while remaining and room:
+            first = remaining.pop(0)
             page.append(_part(first, first.partitions[:room]))
             if len(first.partitions) > room:
-                rest.insert(0, _part(first, first.partitions[room:]))
+                remaining.insert(0, _part(first, first.partitions[room:]))
             room -= min(room, len(first.partitions))
-        self._over = not rest
+        self._over = not remaining
         return tuple(topic for topic in page if topic.partitions)
 
 

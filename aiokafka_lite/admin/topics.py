@@ -138,7 +138,7 @@ class Topics:
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, None]:
         """Delete topics by name or id. An id requires Kafka 2.8."""
-        listed = _names_or_ids(topics)
+        names_or_ids = _names_or_ids(topics)
 
         async def ask(peer: Peer, items: list[str | uuid.UUID]) -> Mapping[str | uuid.UUID, KafkaError | None]:
             answers: dict[str | uuid.UUID, KafkaError | None] = {}
@@ -169,7 +169,7 @@ class Topics:
         deadline = self._calls.deadline(timeout)
         # No grace: the controller knows all topics (rule 3 of ``calls``).
         return await self._calls.settle(
-            "deleting topics", listed, self._calls.controller, ask, deadline, Rules(grace=0.0, already=NOT_FOUND)
+            "deleting topics", names_or_ids, self._calls.controller, ask, deadline, Rules(grace=0.0, already=NOT_FOUND)
         )
 
     async def add_partitions(
@@ -222,16 +222,16 @@ class Topics:
         self, topics: str | uuid.UUID | Iterable[str | uuid.UUID], *, timeout: float | None = None
     ) -> Results[str | uuid.UUID, TopicDescription]:
         """Describe topics by name or id. An id requires Kafka 3.1."""
-        listed = _names_or_ids(topics)
+        names_or_ids = _names_or_ids(topics)
 
         async def ask(
             peer: Peer, items: list[str | uuid.UUID]
         ) -> Mapping[str | uuid.UUID, TopicDescription | KafkaError]:
-            named = [item for item in items if isinstance(item, str)]
+            names = [item for item in items if isinstance(item, str)]
             by_id = [item for item in items if isinstance(item, uuid.UUID)]
             answers: dict[str | uuid.UUID, TopicDescription | KafkaError] = {}
-            if named:
-                answers.update(await describe_named(peer, named))
+            if names:
+                answers.update(await describe_named(peer, names))
             if by_id:
                 try:
                     peer.require(MetadataRequest.BY_TOPIC_ID, "describing topics by id")
@@ -241,7 +241,7 @@ class Topics:
             return answers
 
         deadline = self._calls.deadline(timeout)
-        return await self._calls.settle("describing topics", listed, self._calls.any_broker, ask, deadline)
+        return await self._calls.settle("describing topics", names_or_ids, self._calls.any_broker, ask, deadline)
 
     def pages(
         self, topics: str | Iterable[str] | None = None, *, size: int = 2000, timeout: float | None = None
@@ -252,8 +252,8 @@ class Topics:
         topic that does not fit continues on the next page. ``timeout`` is for each page. A named topic that does not
         exist raises its error; a topic that is deleted between two pages is left out.
         """
-        named = None if topics is None else sorted(arguments.names(topics, "topic"))
-        return TopicPages(self._calls, named, arguments.whole("size", size, 1), timeout)
+        names = None if topics is None else sorted(arguments.names(topics, "topic"))
+        return TopicPages(self._calls, names, arguments.whole("size", size, 1), timeout)
 
 
 # Requests.
@@ -263,9 +263,9 @@ def _new_topics(new_topics: str | NewTopic | Iterable[str | NewTopic]) -> dict[s
     if isinstance(new_topics, Mapping):  # the values of a mapping would be ignored
         what = "names or NewTopic objects, such as NewTopic('orders', partitions=3)"
         raise TypeError(arguments.must_be("topics", what, new_topics))
-    listed = [new_topics] if isinstance(new_topics, str | NewTopic) else arguments.several(new_topics, "topics")
+    items = [new_topics] if isinstance(new_topics, str | NewTopic) else arguments.several(new_topics, "topics")
     topics: dict[str, NewTopic] = {}
-    for item in listed:
+    for item in items:
         topic = NewTopic(item) if isinstance(item, str) else item
         if not isinstance(topic, NewTopic):
             raise TypeError(arguments.must_be("topic", "a name or a NewTopic", item))
@@ -277,16 +277,16 @@ def _new_topics(new_topics: str | NewTopic | Iterable[str | NewTopic]) -> dict[s
 
 
 def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
-    placed = topic.assignments is not None
-    if not (placed or has_defaults or topic.partitions is not None):
+    has_assignments = topic.assignments is not None
+    if not (has_assignments or has_defaults or topic.partitions is not None):
         what = f"creating topic {topic.name!r} with the broker's number of partitions"
         release = CreateTopicsRequest.BROKER_DEFAULTS.kafka
         raise UnsupportedVersion(f"{what} requires Kafka {release} or newer; pass partitions")
-    factor = -1 if placed or has_defaults else 1
+    factor = -1 if has_assignments or has_defaults else 1
     return CreatableTopic(
         name=topic.name,
-        num_partitions=-1 if placed or topic.partitions is None else topic.partitions,
-        replication_factor=factor if placed or topic.replication_factor is None else topic.replication_factor,
+        num_partitions=-1 if has_assignments or topic.partitions is None else topic.partitions,
+        replication_factor=factor if has_assignments or topic.replication_factor is None else topic.replication_factor,
         assignments=[
             CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
             for number, brokers in enumerate(topic.assignments or ())
@@ -299,11 +299,11 @@ def _creatable(topic: NewTopic, has_defaults: bool) -> CreatableTopic:
 
 
 def _names_or_ids(topics: str | uuid.UUID | Iterable[str | uuid.UUID]) -> list[str | uuid.UUID]:
-    listed = [topics] if isinstance(topics, str | uuid.UUID) else arguments.several(topics, "topics")
-    for topic in listed:
+    names_or_ids = [topics] if isinstance(topics, str | uuid.UUID) else arguments.several(topics, "topics")
+    for topic in names_or_ids:
         if not isinstance(topic, uuid.UUID):
             arguments.text("topic", topic)
-    return list(dict.fromkeys(listed))
+    return list(dict.fromkeys(names_or_ids))
 
 
 def _assignments(assignments: Iterable[Iterable[int]]) -> list[list[int]]:

@@ -180,12 +180,12 @@ class Transactions:
             }
 
         deadline = self._calls.deadline(timeout)
-        merged: dict[str, TransactionListing] = {}
-        for listed in (await self._calls.of_all_brokers("listing transactions", ask, deadline)).values():
-            merged.update((listing.transactional_id, listing) for listing in listed)
+        listings: dict[str, TransactionListing] = {}
+        for of_broker in (await self._calls.of_all_brokers("listing transactions", ask, deadline)).values():
+            listings.update((listing.transactional_id, listing) for listing in of_broker)
         # A broker ignores a state that it does not know.
         return tuple(
-            merged[name] for name in sorted(merged) if not wanted_states or merged[name].state in wanted_states
+            listings[name] for name in sorted(listings) if not wanted_states or listings[name].state in wanted_states
         )
 
     async def coordinators(
@@ -262,10 +262,10 @@ class Transactions:
 
         The leaders of the partitions answer, or with ``broker`` this broker.
         """
-        listed = arguments.partitions(partitions)
+        checked_partitions = arguments.partitions(partitions)
         if broker is not None:
             arguments.whole("broker", broker)
-        return await self._producers(listed, broker, self._calls.deadline(timeout))
+        return await self._producers(checked_partitions, broker, self._calls.deadline(timeout))
 
     async def _producers(
         self, partitions: Iterable[TopicPartition], broker: int | None, deadline: Deadline
@@ -351,8 +351,8 @@ class Transactions:
             what = f"aborting the transaction of producer {producer.producer_id} in {partition}"
             return {
                 TopicPartition(topic.name, partition.partition_index): answer_of(partition.error_code, what, None)
-                for written in answer.markers
-                for topic in written.topics
+                for marker_result in answer.markers
+                for topic in marker_result.topics
                 for partition in topic.partitions
             }
 
@@ -378,12 +378,12 @@ class Transactions:
         last record is younger than ``max_transaction_timeout`` seconds is skipped: it may still end normally. Requires
         Kafka 3.0. Raises the error if one partition or broker did not answer.
         """
-        listed = None if partitions is None else arguments.partitions(partitions)
+        checked_partitions = None if partitions is None else arguments.partitions(partitions)
         if broker is not None:
             arguments.whole("broker", broker)
         longest = _milliseconds("max_transaction_timeout", max_transaction_timeout)
         deadline = self._calls.deadline(timeout)
-        searched = await self._partitions_led(listed, broker, deadline.first_part())
+        searched = await self._partitions_led(checked_partitions, broker, deadline.first_part())
         producers_of = (await self._producers(searched, None, deadline.first_part())).raise_for_errors()
         now = self._calls.client.runtime.clock() * 1000
         candidates = [
@@ -394,24 +394,28 @@ class Transactions:
         ]
         if not candidates:
             return ()
-        kept = await self._kept_by_coordinators({candidate.producer.producer_id for candidate in candidates}, deadline)
+        present = await self._kept_by_coordinators(
+            {candidate.producer.producer_id for candidate in candidates}, deadline
+        )
         return tuple(
-            candidate for candidate in candidates if (candidate.producer.producer_id, candidate.partition) not in kept
+            candidate
+            for candidate in candidates
+            if (candidate.producer.producer_id, candidate.partition) not in present
         )
 
     async def _kept_by_coordinators(
         self, producer_ids: Collection[int], deadline: Deadline
     ) -> set[tuple[int, TopicPartition]]:
         """Ask the coordinators of these producer ids for the partitions of their transactions."""
-        listed = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
-        described = await self._describe([listing.transactional_id for listing in listed], deadline)
+        listings = await self.list(producer_ids=producer_ids, timeout=deadline.first_part().timeout)
+        descriptions = await self._describe([listing.transactional_id for listing in listings], deadline)
         # An id may have expired since it was listed.
         expired = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        failed = {name: error for name, error in described.failed.items() if not has_code(error, expired)}
+        failed = {name: error for name, error in descriptions.failed.items() if not has_code(error, expired)}
         Results({}, failed).raise_for_errors()
         return {
             (transaction.producer_id, partition)
-            for transaction in described.done.values()
+            for transaction in descriptions.done.values()
             for partition in transaction.partitions
         }
 

@@ -1,4 +1,4 @@
-"""The pace of a program: how many records it may get at once, and how many are acquired for it. Pure.
+"""The pace of a program: how many records it may get at once, and how many are acquired for it. No I/O.
 
 Brokers grant a time with records: the lock of a share group, the timeout of a transaction. Records that wait for longer
 are lost for the program: each lock that ends costs a record one of its deliveries, and after the last one the brokers

@@ -184,9 +184,9 @@ class Service:
 
         A task of an anyio task group in a child belongs to the component too, because the child waits for it.
         """
-        own = (self._root, *self._children.tasks)
+        tasks = (self._root, *self._children.tasks)
         parent = anyio.get_current_task().parent_id
-        return asyncio.current_task() in own or any(id(task) == parent for task in own)
+        return asyncio.current_task() in tasks or any(id(task) == parent for task in tasks)
 
     async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
         """Run ``on_start`` in a new root task, and raise its exception. After an error, no task remains.
@@ -240,13 +240,13 @@ class Service:
         try:
             # Two waits, because the cancellation of 100,000 calls blocks the loop for seconds. The block costs one
             # slice of the second wait.
-            ended = await _wait_for(self._ended, bound) or await _wait_for(self._ended, CANCEL_TIMEOUT)
+            has_ended = await _wait_for(self._ended, bound) or await _wait_for(self._ended, CANCEL_TIMEOUT)
         except BaseException:
             self._begin_closing(0.0)
             await _wait_for(self._ended, CANCEL_TIMEOUT)
             raise
         self.check_process()
-        if not ended:
+        if not has_ended:
             names = ", ".join(sorted(self.task_names))
             raise KafkaTimeout(f"{self!r} did not end: these tasks were cancelled and still run: {names}")
         self._raise_failure()

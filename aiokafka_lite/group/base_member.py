@@ -1,4 +1,4 @@
-"""The parts of a member that both protocols share: its identity, its state and its partitions. Pure."""
+"""The parts of a member that both protocols share: its identity, its state and its partitions. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit in progress, and the classification of its answers. Pure: an error code goes in, an outcome comes out."""
+"""A commit in progress, and the classification of its answers. An error code goes in, an outcome comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's part in one generation: it assigns all partitions, and detects when the assignment is outdated. Pure.
+"""The leader's part in one generation: it assigns all partitions, and detects when the assignment is outdated. No I/O.
 
 The data of other members is not trusted: a member whose subscription cannot be read gets no partitions, and an invalid
 topic name is ignored. Otherwise one broken member could make every leader fail, and so the whole group.

@@ -122,17 +122,17 @@ class OffsetLookups:
             self._on_error(error)
             return True
         answer = read_fetch(self._group_id, partitions, response, view.topic_names)
-        self._channel.record([answer.whole, *answer.errors.values()], node_id)
-        if answer.whole is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
+        self._channel.record([answer.group_error, *answer.errors.values()], node_id)
+        if answer.group_error is ErrorCode.GROUP_ID_NOT_FOUND and member is None:
             # For an unknown group, Kafka answers NONE without offsets, and franz-go's kfake answers this code.
             lookup.found.update(lookup.missing)
             return False
-        if answer.whole is not ErrorCode.NONE:
-            lookup.last_error = answer.whole.name
-            if member is not None and answer.whole in _REFUSED_MEMBER:
-                self._on_refused(member, answer.whole)  # the member gets another epoch, or loses its partitions
+        if answer.group_error is not ErrorCode.NONE:
+            lookup.last_error = answer.group_error.name
+            if member is not None and answer.group_error in _REFUSED_MEMBER:
+                self._on_refused(member, answer.group_error)  # the member gets another epoch, or loses its partitions
                 return True
-            refused = error_for(answer.whole, f"fetching committed offsets of group {self._group_id!r}")
+            refused = error_for(answer.group_error, f"fetching committed offsets of group {self._group_id!r}")
             if not is_retriable_in_failover(refused):
                 raise refused
             lookup.on_retry(refused)
@@ -160,7 +160,7 @@ class _Lookup:
 
     def apply(self, answer: FetchAnswer) -> None:
         """Store the offsets in the answer. Raises the error of a partition if it is not retriable."""
-        for partition, offset in answer.found.items():
+        for partition, offset in answer.offsets.items():
             self._settle(partition, offset)
         for partition, code in answer.errors.items():
             self.last_error = f"{partition}: {code.name}"

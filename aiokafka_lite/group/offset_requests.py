@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch requests, and the reading of their answers. Pure."""
+"""OffsetCommit and OffsetFetch requests, and the reading of their answers. No I/O."""
 
 from __future__ import annotations
 
@@ -100,17 +100,17 @@ def fetch_request(
         if member is not None:
             group.member_id, group.member_epoch = member.member_id, member.generation
         return OffsetFetchRequest(groups=[group], require_stable=require_stable)
-    named = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-    return OffsetFetchRequest(group_id=group_id, topics=named, require_stable=require_stable)
+    topics_by_name = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    return OffsetFetchRequest(group_id=group_id, topics=topics_by_name, require_stable=require_stable)
 
 
 @dataclass(slots=True)
 class FetchAnswer:
-    """An OffsetFetch answer. ``found`` has None where no offset is committed; ``whole`` is the error of the group."""
+    """An OffsetFetch answer. An offset is None if none is committed."""
 
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    offsets: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
-    whole: ErrorCode = ErrorCode.NONE
+    group_error: ErrorCode = ErrorCode.NONE
 
     def add(self, topic: str, answer: OffsetFetchResponsePartition | OffsetFetchResponsePartitions) -> None:
         partition = TopicPartition(topic, answer.partition_index)
@@ -118,10 +118,10 @@ class FetchAnswer:
         if code is not ErrorCode.NONE:
             self.errors[partition] = code
         elif answer.committed_offset < 0:
-            self.found[partition] = None
+            self.offsets[partition] = None
         else:
             epoch = answer.committed_leader_epoch if answer.committed_leader_epoch >= 0 else None
-            self.found[partition] = OffsetAndMetadata(answer.committed_offset, answer.metadata or "", epoch)
+            self.offsets[partition] = OffsetAndMetadata(answer.committed_offset, answer.metadata or "", epoch)
 
 
 def read_fetch(
@@ -133,13 +133,13 @@ def read_fetch(
     """Read the offsets of the requested partitions from the response; None for all partitions."""
     answer = FetchAnswer()
     # The version of the response decides whether it has ``topics`` or ``groups``. The other list is empty.
-    for named in response.topics:
-        for one in named.partitions:
-            answer.add(named.name, one)
-    answer.whole = ErrorCode.of(response.error_code)
+    for old_topic in response.topics:
+        for old_partition in old_topic.partitions:
+            answer.add(old_topic.name, old_partition)
+    answer.group_error = ErrorCode.of(response.error_code)
     for group in response.groups:
         if group.group_id == group_id:
-            answer.whole = ErrorCode.of(group.error_code)
+            answer.group_error = ErrorCode.of(group.error_code)
             for topic in group.topics:
                 for partition in topic.partitions:
                     answer.add(names.get(topic.topic_id, topic.name), partition)
@@ -147,7 +147,7 @@ def read_fetch(
         return answer
     # An answer for a partition that was not requested must not settle anything.
     requested = set(partitions)
-    answer.found = {partition: offset for partition, offset in answer.found.items() if partition in requested}
+    answer.offsets = {partition: offset for partition, offset in answer.offsets.items() if partition in requested}
     answer.errors = {partition: code for partition, code in answer.errors.items() if partition in requested}
     return answer
 

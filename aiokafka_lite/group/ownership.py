@@ -1,4 +1,4 @@
-"""The partitions of a member, and the numbers of their handovers. Pure."""
+"""The partitions of a member, and the numbers of their handovers. No I/O."""
 
 from __future__ import annotations
 

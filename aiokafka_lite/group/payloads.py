@@ -1,4 +1,4 @@
-"""Subscriptions and assignments: bytes between the members of a group, which the coordinator does not read. Pure.
+"""Subscriptions and assignments: bytes between the members of a group, which the coordinator does not read. No I/O.
 
 Subscriptions are written in the newest version. Each version only appends fields, and every client reads the fields
 that it knows. Assignments are written in the oldest version, because their format has never changed.

@@ -1,4 +1,4 @@
-"""The requests of a member, and the errors that refuse them finally. Pure."""
+"""The requests of a member, and the errors that refuse them finally. No I/O."""
 
 from __future__ import annotations
 
