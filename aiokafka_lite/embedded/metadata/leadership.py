@@ -130,11 +130,7 @@ class PartitionLeadership:
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must not change")
         target = tuple(replicas)
         adding, removing = _without(target, settled), _without(settled, target)
-        if not adding:
-            self._move_to(key, state, target)
-        else:
-            moving = replace(state, replicas=(*target, *removing), adding=adding, removing=removing)
-            self._controller.set_partition(key, moving)
+        self._move_to(key, state, (*target, *removing) if adding else target, adding, removing if adding else ())
 
     def resume_reassignments(self) -> None:
         """End the reassignments of an earlier run whose new replicas were all in sync.
@@ -150,12 +146,22 @@ class PartitionLeadership:
             loop = asyncio.get_running_loop()
             self._ending[key] = loop.call_later(REASSIGNMENT_TIME, self._end_reassignment, key)
 
-    def _move_to(self, key: PartitionKey, state: PartitionRegistration, replicas: tuple[int, ...]) -> None:
-        """End a reassignment: keep only ``replicas``. The leader is a replica that is in sync."""
+    def _move_to(
+        self,
+        key: PartitionKey,
+        state: PartitionRegistration,
+        replicas: tuple[int, ...],
+        adding: tuple[int, ...] = (),
+        removing: tuple[int, ...] = (),
+    ) -> None:
+        """Keep only ``replicas``; without ``adding``, that ends the reassignment. The leader is a replica in sync.
+
+        A replica that an earlier reassignment has added leaves the in-sync set when a later one does not want it.
+        """
         isr = tuple(node for node in state.isr if node in replicas)
         if not isr:
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of {list(replicas)} is in sync")
-        state = replace(state, replicas=replicas, isr=isr, adding=(), removing=())
+        state = replace(state, replicas=replicas, isr=isr, adding=adding, removing=removing)
         if state.leader not in replicas:
             state = self._controller.elect(self._controller.topics[key[0]], state)
         self._controller.set_partition(key, state)

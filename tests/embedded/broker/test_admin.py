@@ -60,7 +60,7 @@ from aiokafka_lite.protocol.messages import (
 )
 from tests.embedded.broker.raw_client import Peer
 from tests.pure.embedded.batches import produced
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 def creation(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> CreatableTopic:
@@ -313,6 +313,26 @@ async def test_a_reassignment_adds_replicas_before_it_removes_others(three: Embe
         assert three.nodes[3].replica_manager.partitions["t", 0].log.end_offset == 1
         refused = await peer.ask(move(None))
         assert refused.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_a_second_reassignment_replaces_the_first_one(three: EmbeddedCluster) -> None:
+    """The replica that the first one has added, and that is in sync already, leaves the in-sync set."""
+    await three.create_topic("t", assignments=[[1]])
+
+    def move(replicas: list[int]) -> AlterPartitionReassignmentsRequest:
+        partition = ReassignablePartition(partition_index=0, replicas=replicas)
+        return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
+
+    async with Peer(three) as peer:
+        await peer.produce("t", produced(timestamp=-1))
+        await peer.ask(move([2]))
+        await until(lambda: 2 in three.state_of("t", 0).isr)
+        answer = await peer.ask(move([3]))
+        assert answer.responses[0].partitions[0].error_code == 0
+        state = three.state_of("t", 0)
+        assert (set(state.replicas), state.adding, 2 in state.isr) == ({1, 3}, (3,), False)
+        await until(lambda: three.state_of("t", 0).replicas == (3,))
+        assert three.state_of("t", 0).isr == (3,)
 
 
 async def test_log_dirs_and_producers_are_described(one: EmbeddedCluster) -> None:
