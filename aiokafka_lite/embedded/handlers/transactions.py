@@ -169,6 +169,7 @@ async def add_offsets(context: RequestContext, request: m.AddOffsetsToTxnRequest
         index = context.broker.groups.log.partition_for(request.group_id)
         if index is None:  # as in Kafka, the topic need not exist yet
             index = partition_of(request.group_id, context.broker.settings.number("offsets.topic.num.partitions"))
+        # The offsets of the group count when this partition gets the marker of the transaction.
         error = await context.broker.transactions.add_partitions(
             request.transactional_id,
             (request.producer_id, request.producer_epoch),
@@ -259,6 +260,7 @@ def _described(context: RequestContext, transactional_id: str) -> m.DescribedTra
     coordinator = context.broker.transactions
     transaction = coordinator.get(transactional_id)
     error = coordinator.check(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+    # Whatever the coordinator says: a client without this right does not learn whether the id exists.
     if not context.allows_transaction(AclOperation.DESCRIBE, transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if error is ErrorCode.NONE and transaction is None:

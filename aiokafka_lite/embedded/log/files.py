@@ -433,6 +433,7 @@ class LogFiles(Segments):
         """Begin the log with the content of the directory, which is created if it does not exist. Raises OSError."""
         if self._loaded is None:
             topic_id = self.topic_id_on_disk if self.directory.exists() else None
+            # Such as the log of an older topic of this name, which was deleted while this broker was stopped.
             if topic_id not in (None, self._topic_id):
                 self.set_aside(STRAY)
             self.create_directory()
