@@ -150,8 +150,8 @@ def several(argument: Iterable[T], what: str) -> list[T]:
 
 def names(argument: str | Iterable[str], what: str) -> list[str]:
     """Check one name or several, and drop duplicates. ``what`` says in errors what a name is, for example "topic"."""
-    listed = [argument] if isinstance(argument, str) else several(argument, f"{what}s")
-    return list(dict.fromkeys(text(what, name) for name in listed))
+    items = [argument] if isinstance(argument, str) else several(argument, f"{what}s")
+    return list(dict.fromkeys(text(what, name) for name in items))
 
 
 def mapping(name: str, argument: object, keys: str) -> Mapping[Any, Any]:

@@ -257,10 +257,10 @@ def imported_provider(setting: str, path: str) -> object:
     # A token may be given as the name. It is quoted if the first part of it is a module.
     is_identifier = all(part.isidentifier() for part in re.split("[.:]", path))
     is_name = _NAME.fullmatch(path) is not None or (is_identifier and _is_module(module.partition(".")[0]))
-    named = f"{setting}={path!r}" if is_name else f"{setting}, {disclosure.kind(path)} that is not shown"
+    source = f"{setting}={path!r}" if is_name else f"{setting}, {disclosure.kind(path)} that is not shown"
     if not (module and colon and attribute):
-        got = repr(path) if is_name else disclosure.kind(path)
-        raise ConfigurationError(f"{setting} must be module:function, got {got}")
+        excerpt = repr(path) if is_name else disclosure.kind(path)
+        raise ConfigurationError(f"{setting} must be module:function, got {excerpt}")
     try:
         provider: object = import_module(module)
         for name in attribute.split("."):
@@ -271,10 +271,10 @@ def imported_provider(setting: str, path: str) -> object:
         reason = f"it raised {type(error).__name__}"
     else:
         if not callable(provider):
-            got = repr(path) if is_name else disclosure.kind(path)
-            raise ConfigurationError(f"{setting} must be the name of a function, got {got}")
+            excerpt = repr(path) if is_name else disclosure.kind(path)
+            raise ConfigurationError(f"{setting} must be the name of a function, got {excerpt}")
         return provider
-    raise ConfigurationError(f"cannot import {named}: {reason}")
+    raise ConfigurationError(f"cannot import {source}: {reason}")
 
 
 def _is_module(name: str) -> bool:

@@ -141,10 +141,10 @@ class Outages:
 
         The log reads ``<message> after 3 failed attempts in 2.0 s``.
         """
-        ended = self.over(place)
-        if ended is None:
+        outage = self.over(place)
+        if outage is None:
             return False
-        logger.info(f"{message} after %s", *arguments, ended, stacklevel=2)  # noqa: G004 - the message is a template
+        logger.info(f"{message} after %s", *arguments, outage, stacklevel=2)  # noqa: G004 - the message is a template
         return True
 
     def failed(

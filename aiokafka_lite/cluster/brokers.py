@@ -79,9 +79,9 @@ class Brokers:
             # Also if the snapshot is as before: a coordinator may have had an older address meanwhile.
             self._newest[node.node_id] = node
             if node.node_id in self._brokers:
-                listed = self.of(node)
+                broker = self.of(node)
                 if node.node_id not in self._listed:
-                    listed.reset_backoff()
+                    broker.reset_backoff()
         self._listed = set(view.nodes)
         self._unreachable.intersection_update(view.nodes)
         # Only idle brokers are dropped: a broker with a request in flight may be alive although this view omits it.

@@ -164,9 +164,9 @@ class Coordinators:
 
     def _recovered(self, key: CoordinatorKey) -> None:
         is_warned = self._outages.is_warned(place_of(key))
-        ended = self._outages.over(place_of(key))
+        outage = self._outages.over(place_of(key))
         if is_warned:
-            logger.info("found the coordinator of %s after %s", key, ended)
+            logger.info("found the coordinator of %s after %s", key, outage)
 
     async def _ask(self, key: CoordinatorKey) -> Node:
         """Ask brokers, and return the first answer or raise the first error.

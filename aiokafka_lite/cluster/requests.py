@@ -55,13 +55,13 @@ class Requests:
             return self._brokers.by_load(view)[0]
         if isinstance(node, Node):
             return self._brokers.of(node)
-        listed = view.nodes.get(node)
-        if listed is None:
+        present = view.nodes.get(node)
+        if present is None:
             node_ids = ", ".join(str(node_id) for node_id in sorted(view.nodes))
             raise error_for(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not in the cluster, which has {node_ids or 'none'}"
             )
-        return self._brokers.of(listed)
+        return self._brokers.of(present)
 
     async def send(
         self, request: Request[R], node: int | Node | None, purpose: Purpose, timeout: float, retry: bool

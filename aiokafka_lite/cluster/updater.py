@@ -374,9 +374,9 @@ def _described(failures: Mapping[str, object]) -> str:
     for address, failure in failures.items():
         same.setdefault(str(failure).replace(address, "\0"), []).append(address)
     texts = []
-    for template, (first, *others) in same.items():
+    for template, (first, *other_addresses) in same.items():
         text = template.replace("\0", first) if "\0" in template else f"{first}: {template}"
-        texts.append(f"{text}; the same with {', '.join(others)}" if others else text)
+        texts.append(f"{text}; the same with {', '.join(other_addresses)}" if other_addresses else text)
     return "; ".join(texts)
 
 

@@ -57,16 +57,22 @@ def write_subscription(
 def read_subscription(member_id: str, instance_id: str | None, metadata: bytes) -> GroupMember:
     """Read another member's subscription, for the strategy. Raises ProtocolError if it cannot be read."""
     try:
-        read, _ = decode_versioned(ConsumerProtocolSubscription, metadata)
+        subscription, _ = decode_versioned(ConsumerProtocolSubscription, metadata)
     except ProtocolError as error:
         raise ProtocolError(f"the subscription of member {member_id!r} cannot be read: {error}") from error
     owned = tuple(
         TopicPartition(owned_partition.topic, number)
-        for owned_partition in read.owned_partitions
+        for owned_partition in subscription.owned_partitions
         for number in owned_partition.partitions
     )
     return GroupMember(
-        member_id, tuple(read.topics), owned, read.generation_id, instance_id, read.rack_id or None, read.user_data
+        member_id,
+        tuple(subscription.topics),
+        owned,
+        subscription.generation_id,
+        instance_id,
+        subscription.rack_id or None,
+        subscription.user_data,
     )
 
 
@@ -92,23 +98,23 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     if not data:
         return frozenset()
     try:
-        read, _ = decode_versioned(ConsumerProtocolAssignment, data)
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data)
     except ProtocolError as error:
         raise ProtocolError(f"the assignment by the leader of the group cannot be read: {error}") from error
-    count = sum(len(assigned_partition.partitions) for assigned_partition in read.assigned_partitions)
+    count = sum(len(assigned_partition.partitions) for assigned_partition in assignment.assigned_partitions)
     if count > MAX_ASSIGNED:
         raise ProtocolError(
             f"the leader of the group assigned {count} partitions to this member, more than {MAX_ASSIGNED}"
         )
     least = min(
-        (number for assigned_partition in read.assigned_partitions for number in assigned_partition.partitions),
+        (number for assigned_partition in assignment.assigned_partitions for number in assigned_partition.partitions),
         default=0,
     )
     if least < 0:
         raise ProtocolError(f"the leader of the group assigned partition {least}; numbers must be >= 0")
     return frozenset(
         TopicPartition(assigned_partition.topic, number)
-        for assigned_partition in read.assigned_partitions
+        for assigned_partition in assignment.assigned_partitions
         for number in assigned_partition.partitions
     )
 

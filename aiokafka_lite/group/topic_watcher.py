@@ -206,14 +206,11 @@ class TopicWatcher:
     async def _confirm_deletions(self, names: Collection[str]) -> None:
         self._client.request_refresh()
         await asyncio.sleep(GONE_AFTER)
-        gone = sorted(self._unknown.intersection(names) - self._gone)
-        if gone:
-            logger.warning(
-                "group %s continues without the deleted topics %s",
-                self._group_id,
-                ", ".join(gone),
-            )
-            self._gone.update(gone)
+        deleted = sorted(self._unknown.intersection(names) - self._gone)
+        if deleted:
+            topics = ", ".join(deleted)
+            logger.warning("group %s continues without the deleted topics %s", self._group_id, topics)
+            self._gone.update(deleted)
             # The leader may detect the deletion minutes later. If the topics are not in its subscription, this member
             # is not assigned their partitions until then.
             if self._pattern_task is None:

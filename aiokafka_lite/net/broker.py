@@ -423,8 +423,8 @@ class Broker:
             if not connection.in_flight and connection.last_used + longest <= now:
                 logger.debug("closing %r: it was idle for %g s", connection, longest)
                 connection.close()
-        used = [connection.last_used for connection in self._connections.values() if connection.ready]
-        if used:
+        last_uses = [connection.last_used for connection in self._connections.values() if connection.ready]
+        if last_uses:
             # At least a tenth of the limit later: a connection that waits for a long response may look idle.
-            due = max(min(used) + longest, now + longest / 10)
+            due = max(min(last_uses) + longest, now + longest / 10)
             self._idle_timer = asyncio.get_running_loop().call_at(due, self._close_idle)

@@ -98,7 +98,7 @@ class TcpConnector:
         address, count = self._last.get((host, port), ("", 0))
         if peer:
             address = _numeric(peer)
-        failed = [other for other in self._failed.pop((host, port), ()) if other != address]
+        failed = [failed_address for failed_address in self._failed.pop((host, port), ()) if failed_address != address]
         if not ready and address and count > 1:
             text = (
                 "%s has %d addresses, and %s failed before a connection was ready; the next attempt takes another one"

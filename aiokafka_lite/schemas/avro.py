@@ -138,17 +138,17 @@ def _checked(argument: GivenAvro) -> Schema:
 
 async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
     """Resolve the types that the schema refers to. Raises ConfigurationError."""
-    used = await referenced(registry, schema)
+    schemas = await referenced(registry, schema)
     try:
-        parsed = [json.loads(document.text) for document in (*used.values(), schema)]
+        parsed = [json.loads(document.text) for document in (*schemas.values(), schema)]
     except (ValueError, RecursionError) as error:
         raise _wrong_schema(error) from None
     return _resolve(parsed.pop(), parsed)
 
 
-def _resolve(schema: Any, used: list[Any]) -> Any:
+def _resolve(schema: Any, referenced_schemas: list[Any]) -> Any:
     try:
-        return resolved(schema, used)
+        return resolved(schema, referenced_schemas)
     except _SCHEMA_ERRORS as error:
         raise _wrong_schema(error) from None
 

@@ -279,7 +279,7 @@ class _Union:
 
     def _write_dict(self, out: bytearray, candidates: list[int], data: Mapping[str, Any]) -> None:
         """Write a dict that may be of several records, or a map. Raises Mismatch unless it is of one only."""
-        written: list[tuple[int, bytearray]] = []
+        attempts: list[tuple[int, bytearray]] = []
         problems: list[str] = []
         for number in candidates:
             buffer = bytearray()
@@ -288,15 +288,15 @@ class _Union:
             except Mismatch as error:
                 problems.append(f"{self._branches[number].name}: {error}")
             else:
-                written.append((number, buffer))
-        if not written:
+                attempts.append((number, buffer))
+        if not attempts:
             raise Mismatch(f"fits no type of the union ({'; '.join(problems)})")
-        if len(written) > 1:
-            written = [attempt for attempt in written if self._is_complete(attempt[0], data)] or written
-        if len(written) > 1:
-            first, *_ = names = [self._branches[number].name for number, _ in written]
+        if len(attempts) > 1:
+            attempts = [attempt for attempt in attempts if self._is_complete(attempt[0], data)] or attempts
+        if len(attempts) > 1:
+            first, *_ = names = [self._branches[number].name for number, _ in attempts]
             raise Mismatch(f"fits {' and '.join(names)}; pass a tuple with the name of the type: ({first!r}, ...)")
-        number, buffer = written[0]
+        number, buffer = attempts[0]
         out += self._indexes[number]
         out += buffer
 

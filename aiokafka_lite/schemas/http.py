@@ -137,8 +137,8 @@ class RegistryHttp:
         stream = answer.extensions.get("network_stream")
         connection = None if stream is None else stream.get_extra_info("socket")
         if connection is not None and connection.fileno() not in self._connections:
-            still_open = (other for other in self._connections.values() if other.fileno() >= 0)
-            self._connections = {other.fileno(): other for other in (*still_open, connection)}
+            still_open = (item for item in self._connections.values() if item.fileno() >= 0)
+            self._connections = {item.fileno(): item for item in (*still_open, connection)}
 
     async def request(
         self,

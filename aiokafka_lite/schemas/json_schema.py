@@ -183,9 +183,9 @@ async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
     parsed = json.loads(schema.text)
     if _draft(parsed) is None:
         logger.warning("the $schema %s is not known; the data is checked as draft 7", shown(parsed["$schema"]))
-    used = {name: json.loads(document.text) for name, document in (await referenced(registry, schema)).items()}
+    documents = {name: json.loads(document.text) for name, document in (await referenced(registry, schema)).items()}
     parsed = _with_definitions(parsed)
-    validator = _validator(parsed)(parsed, registry=_registry_of(parsed, used))
+    validator = _validator(parsed)(parsed, registry=_registry_of(parsed, documents))
     best_match = extra("jsonschema", "json-schema").exceptions.best_match
     unresolvable = extra("referencing.exceptions", "json-schema").Unresolvable
 
@@ -200,7 +200,7 @@ async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
     return check
 
 
-def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
+def _registry_of(schema: Any, documents: Mapping[str, Any]) -> Any:
     """Return the documents that a ``$ref`` may name, for the package referencing.
 
     A reference is found by its name as it is, by its name relative to the ``$id`` of a document that may refer to it,
@@ -214,9 +214,9 @@ def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
         draft = usual if not isinstance(document, dict) or "$schema" not in document else _draft(document) or usual
         return getattr(specifications, _SPECIFICATIONS[draft]).create_resource(_with_definitions(document))
 
-    resources = {name: resource(document) for name, document in used.items()}
-    bases = {"", "./", *map(_id_of, (schema, *used.values()))}
-    by_uri = {urljoin(base, name) if base != "./" else base + name: name for name in used for base in bases}
+    resources = {name: resource(document) for name, document in documents.items()}
+    bases = {"", "./", *map(_id_of, (schema, *documents.values()))}
+    by_uri = {urljoin(base, name) if base != "./" else base + name: name for name in documents for base in bases}
 
     def retrieve(uri: str) -> Any:
         name = by_uri.get(uri) or by_uri.get(uri.rstrip("#"))
@@ -227,7 +227,7 @@ def _registry_of(schema: Any, used: Mapping[str, Any]) -> Any:
         except LookupError:
             raise referencing.exceptions.NoSuchResource(ref=uri) from None
 
-    by_id = [(_id_of(document), resources[name]) for name, document in used.items() if _id_of(document)]
+    by_id = [(_id_of(document), resources[name]) for name, document in documents.items() if _id_of(document)]
     return referencing.Registry(retrieve=retrieve).with_resources(by_id).crawl()
 
 

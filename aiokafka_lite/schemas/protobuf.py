@@ -95,13 +95,13 @@ class ProtobufSerializer(SchemaSerializer[M]):
     async def _schema_of(self, file: Any) -> Schema:
         """Register the files that a file imports, and return its schema."""
         references = []
-        for used in file.dependencies:
-            if used.name not in BUILT_IN:
-                schema = await self._schema_of(used)
-                registered = await self.find(used.name, schema)
+        for imported_file in file.dependencies:
+            if imported_file.name not in BUILT_IN:
+                schema = await self._schema_of(imported_file)
+                registered = await self.find(imported_file.name, schema)
                 if registered.version is None:  # a registry before Confluent Platform 8 answers with the id alone
-                    registered = await self._registry.lookup(used.name, schema, normalize=self._normalize)
-                references.append(SchemaReference(used.name, used.name, registered.version or 1))
+                    registered = await self._registry.lookup(imported_file.name, schema, normalize=self._normalize)
+                references.append(SchemaReference(imported_file.name, imported_file.name, registered.version or 1))
         text = base64.standard_b64encode(file.serialized_pb).decode()
         return Schema(text, "PROTOBUF", tuple(references))
 
@@ -223,10 +223,10 @@ def _by_path(types: Iterable[type[M]]) -> dict[tuple[int, ...], type[M]]:
     for message_type in types:
         descriptor = message_type.DESCRIPTOR
         path = tuple(_path_of(descriptor))
-        other = result.setdefault(path, message_type)
-        if other is not message_type:
+        first_type = result.setdefault(path, message_type)
+        if first_type is not message_type:
             raise ConfigurationError(
-                f"{other.DESCRIPTOR.full_name} and {descriptor.full_name} have the same place in"
+                f"{first_type.DESCRIPTOR.full_name} and {descriptor.full_name} have the same place in"
                 " their files, and records name only this place; pass registry, which knows the names of the types"
             )
         path = tuple(_path_of(descriptor, skips_map_entries=True))

@@ -248,9 +248,9 @@ async def _add_referenced(
             )
         if len(schemas) == MOST_REFERENCED:
             raise ProtocolError(f"the schemas of the registry refer to more than {MOST_REFERENCED} others")
-        used = (await registry.by_version(reference.subject, reference.version)).schema
-        await _add_referenced(registry, used, schemas, (*path, name))
-        schemas[name] = used
+        referenced_schema = (await registry.by_version(reference.subject, reference.version)).schema
+        await _add_referenced(registry, referenced_schema, schemas, (*path, name))
+        schemas[name] = referenced_schema
 
 
 def check_type(schema: Schema, schema_type: str, by: str) -> None:

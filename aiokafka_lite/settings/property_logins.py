@@ -105,9 +105,9 @@ def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> Non
     tokenauth = options.pop("tokenauth", "false") if module == "ScramLoginModule" else "false"
     if tokenauth.lower() not in ("true", "false"):
         raise ConfigurationError(must_be(f"{JAAS}: tokenauth", "true or false", tokenauth))
-    others = options.keys() - {"username", "password"}
-    if others:
-        raise ConfigurationError(f"{JAAS}: {_option(min(others))} is not supported")
+    unknown_options = options.keys() - {"username", "password"}
+    if unknown_options:
+        raise ConfigurationError(f"{JAAS}: {_option(min(unknown_options))} is not supported")
     settings["sasl_username"] = resolve(f"{JAAS}: username", options["username"])
     settings["sasl_password"] = Secret(resolve(f"{JAAS}: password", options["password"]))
     if tokenauth.lower() == "true":

@@ -188,11 +188,11 @@ def _read(setting: str, source: str) -> str:
         _check_line_breaks(setting, source, source)
         return source
     content = _content(setting, source)
-    described = f"{setting}{_named(source)}"
+    subject = f"{setting}{_named(source)}"
     if content[:4] == b"\xfe\xed\xfe\xed":
-        raise ConfigurationError(f"{described} must be PEM, got a Java key store; {CONVERT_JKS}")
+        raise ConfigurationError(f"{subject} must be PEM, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
-        raise ConfigurationError(f"{described} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
+        raise ConfigurationError(f"{subject} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
     text = content.decode("latin-1")
     _check_line_breaks(setting, source, text)
     return text

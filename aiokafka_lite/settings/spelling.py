@@ -19,8 +19,8 @@ _WORD = re.compile(r"""(?<!\w)b?'(?:\\.|[^'\\])*(?:'|$)|(?<!\w)b?"(?:\\.|[^"\\])
 def property_names(properties: Iterable[str]) -> dict[str, str]:
     """Return the property for each keyword argument: a name in ``properties`` if possible, otherwise the usual name."""
     usual = {MEANINGS[name].setting: name for name in reversed(MEANINGS)}
-    used = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
-    return {**usual, "group_id": "group.id", **used}
+    by_setting = {MEANINGS[name].setting: name for name in properties if name in MEANINGS}
+    return {**usual, "group_id": "group.id", **by_setting}
 
 
 @contextmanager

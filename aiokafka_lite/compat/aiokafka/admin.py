@@ -174,11 +174,11 @@ class AIOKafkaAdminClient(ClientOwner):
     async def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
         """List name and protocol type of each group, or of the groups that these brokers coordinate."""
         with translating():
-            listed = {group.group_id: group.protocol_type for group in await self._admin.groups.list()}
+            protocol_types = {group.group_id: group.protocol_type for group in await self._admin.groups.list()}
             if broker_ids is None:
-                return list(listed.items())
-            coordinators = (await self._admin.groups.coordinators(listed)).raise_for_errors()
-        return [(name, listed[name]) for name, node in coordinators.items() if node.node_id in broker_ids]
+                return list(protocol_types.items())
+            coordinators = (await self._admin.groups.coordinators(protocol_types)).raise_for_errors()
+        return [(name, protocol_types[name]) for name, node in coordinators.items() if node.node_id in broker_ids]
 
     async def list_consumer_group_offsets(
         self,
@@ -255,12 +255,14 @@ class AIOKafkaAdminClient(ClientOwner):
         resource has an error code and raises no exception. Raises ValueError if a resource is named twice.
         """
         resources = _native_resources(config_resources)
-        own = (native.ConfigSource.TOPIC, native.ConfigSource.BROKER)
+        own_sources = (native.ConfigSource.TOPIC, native.ConfigSource.BROKER)
         with translating():
             present = await self._admin.configs.describe(list(resources), synonyms=False)
             changes: dict[native.ConfigResource, dict[str, str | None]] = {}
             for resource, settings in present.done.items():
-                changes[resource] = {setting.name: None for setting in settings.values() if setting.source in own}
+                changes[resource] = {
+                    setting.name: None for setting in settings.values() if setting.source in own_sources
+                }
                 changes[resource] |= resources[resource].configs or {}
             results = await self._admin.configs.alter(changes)
         of_brokers, of_topics = _by_kind(

@@ -94,9 +94,9 @@ def known(traffic: Mapping[int, BrokerTraffic], topics: Mapping[str, Iterable[in
 
 async def fetch(admin: native.Admin) -> ClusterMetadata:
     """Fetch the cluster with all its topics. Raises KafkaError of aiokafka_lite, not of aiokafka."""
-    described = await admin.cluster.describe()
-    controller = None if described.controller is None else described.controller.node_id
-    cluster = ClusterMetadata((BrokerMetadata(*node) for node in described.brokers), controller)
+    description = await admin.cluster.describe()
+    controller = None if description.controller is None else description.controller.node_id
+    cluster = ClusterMetadata((BrokerMetadata(*node) for node in description.brokers), controller)
     async for page in admin.topics.pages():
         for topic in page:
             cluster.add(topic)

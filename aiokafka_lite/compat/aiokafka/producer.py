@@ -461,7 +461,7 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
     """Convert offsets to those of this client. Raises ValueError or TypeError for a wrong form, as aiokafka does."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(f"offsets must be a mapping of TopicPartition to offsets, got {offsets!r}")
-    checked = {}
+    converted = {}
     for partition, entry in offsets.items():
         if not isinstance(partition, TopicPartition):
             raise TypeError(must_be("a key of offsets", "a TopicPartition", partition))
@@ -470,8 +470,8 @@ def native_offsets(offsets: Mapping[TopicPartition, int | tuple[int, str]]) -> d
         offset, metadata = (entry, "") if isinstance(entry, int) else entry  # ValueError for three values
         if not isinstance(metadata, str):
             raise TypeError(must_be("metadata", "a string", metadata))
-        checked[partition] = NativeOffset(offset, metadata)
-    return checked
+        converted[partition] = NativeOffset(offset, metadata)
+    return converted
 
 
 def _metadata(metadata: NativeMetadata) -> RecordMetadata:

@@ -47,12 +47,12 @@ class ConnectionSettings(TypedDict, total=False):
 def listing_settings(method: Callable[P, T]) -> Callable[P, T]:
     """Give a constructor a signature that names each setting of ``**settings``, because frameworks read the names."""
     signature = inspect.signature(method)
-    named = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    named += [
+    parameters = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...)
         for name in ConnectionSettings.__annotations__
     ]
-    method.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return method
 
 
@@ -165,8 +165,8 @@ def _sasl_settings(settings: dict[str, Any], protocol: object) -> dict[str, Any]
 
 def _with_ports(servers: str | Sequence[str]) -> list[str]:
     """Add Kafka's usual port to the addresses that have none."""
-    listed = servers.split(",") if isinstance(servers, str) else servers
-    return [server if _PORT.search(server) else f"{server}:9092" for server in map(str.strip, listed)]
+    addresses = servers.split(",") if isinstance(servers, str) else servers
+    return [server if _PORT.search(server) else f"{server}:9092" for server in map(str.strip, addresses)]
 
 
 def seconds(name: str, milliseconds: object) -> float:
