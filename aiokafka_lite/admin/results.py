@@ -39,6 +39,7 @@ class Results(Generic[K, V]):
     def __init__(self, done: Mapping[K, V], failed: Mapping[K, KafkaError]) -> None:
         self.done: Mapping[K, V] = MappingProxyType(dict(done))
         self.failed: Mapping[K, KafkaError] = MappingProxyType(dict(failed))
+        assert self.done.keys().isdisjoint(self.failed), "each item has its own result or its own error"
 
     def __getitem__(self, item: K) -> V:
         error = self.failed.get(item)

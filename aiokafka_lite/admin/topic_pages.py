@@ -95,6 +95,7 @@ class TopicPages:
             if len(first.partitions) > room:
                 remaining.insert(0, _part(first, first.partitions[room:]))
             room -= min(room, len(first.partitions))
+        assert sum(len(topic.partitions) for topic in page) <= self._size, "a page has at most ``size`` partitions"
         self._over = not remaining
         return tuple(topic for topic in page if topic.partitions)
 
