@@ -17,6 +17,8 @@ def named_elsewhere(counterparts: Mapping[str, str]) -> Callable[[object, str], 
     """
 
     def raise_attribute_error(client: object, name: str) -> Never:
+        if any(name in vars(kind) for kind in type(client).__mro__):
+            object.__getattribute__(client, name)  # a property that has raised AttributeError: raise its own error
         text = f"{type(client).__name__!r} object has no attribute {name!r}"
         if name in counterparts:
             text += f"; use {counterparts[name]}"

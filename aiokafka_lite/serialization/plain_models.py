@@ -42,7 +42,7 @@ def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return lambda value, place: value
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return _scalar_reader(hint)
     if hint is datetime.datetime:
         return _read_time
@@ -50,9 +50,9 @@ def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
         if hint not in begun:
             _begin_class(hint, place, begun)
         return lambda value, place: begun[hint](value, place)
-    if origin is list:
+    if origin is list and arguments:
         return _list_reader(_reader(arguments[0], place, begun))
-    if origin is dict and arguments[0] is str:
+    if origin is dict and arguments[:1] == (str,):
         return _dict_reader(_reader(arguments[1], place, begun))
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
         return _optional_reader(_reader(next(kind for kind in arguments if kind is not type(None)), place, begun))

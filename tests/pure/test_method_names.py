@@ -67,6 +67,16 @@ def test_a_client_is_of_no_kind_that_only_raises(client: type) -> None:
         assert not issubclass(client, kind)
 
 
+def test_an_error_inside_a_property_of_a_subclass_is_raised_itself() -> None:
+    class Counting(Producer):
+        @property
+        def total(self) -> int:
+            return self.metrcs().records_delivered  # type: ignore[attr-defined,no-any-return]
+
+    with pytest.raises(AttributeError, match="no attribute 'metrcs'"):
+        _ = Counting("localhost:9092").total
+
+
 def test_any_other_name_is_an_ordinary_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^'Consumer' object has no attribute 'colour'$"):
         _ = Consumer("localhost:9092").colour  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import enum
 import json
+import typing
 from typing import Any
 
 import msgspec
@@ -149,7 +150,10 @@ def test_a_wrong_field_is_named(change: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize("hint", [bytes, Size, tuple[int, str], dict[int, str], int | str, decimal.Decimal])
+@pytest.mark.parametrize(
+    "hint",
+    [bytes, Size, tuple[int, str], dict[int, str], int | str, decimal.Decimal, typing.List, typing.Literal[[]]],  # noqa: UP006
+)
 def test_a_field_of_another_type_is_refused_at_once(hint: Any) -> None:
     model = dataclasses.make_dataclass("Odd", [("data", hint)])
     with pytest.raises(ConfigurationError, match=r"Odd\.data has the type .*use pydantic or msgspec"):

@@ -17,8 +17,8 @@ REPETITION = 5
 """The cost of a repetition such as ``.*`` or ``a{1,3}``, which may multiply the time by the length of the name."""
 CHOICE = 1
 """The cost of an optional part or of a group with alternatives, which may double the time."""
-MAX_COST = 22
-"""A pattern with this cost takes some seconds for the worst name, and microseconds for names as they are."""
+MAX_COST = 17
+"""A pattern with this cost takes a tenth of a second for the worst name, and microseconds for names as they are."""
 
 _TOKEN = re.compile(
     r"""

