@@ -12,7 +12,7 @@ from .terminal import completion
 from .terminal.arguments import principal_of
 from .terminal.confirm import Yes, confirmed
 from .terminal.options import Shared, command
-from .terminal.output import Table, show_changes
+from .terminal.output import Cell, Table, show_changes
 from .terminal.run import FAILED
 
 if TYPE_CHECKING:
@@ -176,17 +176,7 @@ async def remove(
         return FAILED
     async with shared.connection.admin() as admin:
         deleted = await admin.acls.delete(acl_filters)
-    failed = {
-        (
-            kind,
-            name,
-            _option(acl_filter.pattern_type.name),
-            acl_filter.principal,
-            acl_filter.host,
-            _option(acl_filter.operation.name),
-        ): error
-        for acl_filter, error in deleted.failed.items()
-    }
+    failed = {(kind, name, *_row(acl_filter)[2:6]): error for acl_filter, error in deleted.failed.items()}
     done = _table({acl for acls in deleted.done.values() for acl in acls})
     return show_changes(shared.output, done, failed, as_table=True)
 
@@ -240,7 +230,7 @@ def _table(acls: Iterable[AclBinding]) -> Table:
     return Table(HEADINGS, sorted(map(_row, acls)))
 
 
-def _row(acl: AclBinding) -> tuple[str, ...]:
+def _row(acl: AclBinding | AclFilter) -> tuple[Cell, ...]:
     return (
         _option(acl.resource_type.name),
         acl.resource_name,

@@ -213,7 +213,6 @@ def _properties(settings: dict[str, Any]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a value of the login module in quotation marks."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

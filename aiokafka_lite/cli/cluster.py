@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..admin import Admin, ClusterDescription, VersionRange
+from ..admin import Admin, ClusterDescription
 from ..errors import UnsupportedVersion
 from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Facts, Output, Part, Table, show_errors
@@ -13,12 +13,7 @@ async def cluster(connection: ConnectionOptions, output: Output, versions: bool)
     async with connection.admin() as admin:
         description = await admin.cluster.describe()
         parts: dict[str, Part] = {
-            "cluster": Facts(
-                {
-                    "cluster_id": description.cluster_id,
-                    "controller": None if description.controller is None else description.controller.node_id,
-                }
-            ),
+            "cluster": facts_of(description),
             "brokers": _brokers(description),
         }
         features = await _features(admin)
@@ -38,6 +33,14 @@ async def cluster(connection: ConnectionOptions, output: Output, versions: bool)
     return show_errors(answered.failed.values())
 
 
+def facts_of(description: ClusterDescription) -> Facts:
+    """Return the id of the cluster, and of its controller."""
+    controller = description.controller
+    return Facts(
+        {"cluster_id": description.cluster_id, "controller": None if controller is None else controller.node_id}
+    )
+
+
 def _brokers(description: ClusterDescription) -> Table:
     rows = [
         (node.node_id, node.host, node.port, node.rack, node == description.controller) for node in description.brokers
@@ -52,10 +55,6 @@ async def _features(admin: Admin) -> list[tuple[Cell, ...]]:
     except UnsupportedVersion:
         return []
     return [
-        (name, _last(features.finalized.get(name)), supported.first, supported.last)
+        (name, finalized.last if (finalized := features.finalized.get(name)) else None, supported.first, supported.last)
         for name, supported in sorted(features.supported.items())
     ]
-
-
-def _last(agreed: VersionRange | None) -> int | None:
-    return None if agreed is None else agreed.last

@@ -51,12 +51,10 @@ class Acks(StrEnum):
 
 
 def _formats(incomplete: str) -> list[str]:
-    """Return the names of formats that begin with the typed text."""
     return [name.value for name in Format if name.value.startswith(incomplete)]
 
 
 def _codecs(incomplete: str) -> list[str]:
-    """Return the compression codecs that begin with the typed text."""
     from ..types import Compression
 
     return [codec.name.lower() for codec in Compression if codec.name.lower().startswith(incomplete)]

@@ -11,7 +11,7 @@ import typer
 from .terminal import completion
 from .terminal.arguments import names_and_values, setting_changes
 from .terminal.confirm import say_done
-from .terminal.options import Shared, command
+from .terminal.options import Shared, ValidateOnly, command
 from .terminal.output import VALIDATED, Cell, Table, show_changes, show_errors
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ async def alter(
     unset: Unset = None,
     append: Append = None,
     subtract: Subtract = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check the request without executing it.")
-    ] = False,
+    validate_only: ValidateOnly = False,
 ) -> int:
     """Change settings. Settings that are not named keep their values."""
     from .terminal.topic_names import explained

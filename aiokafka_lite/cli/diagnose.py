@@ -16,6 +16,7 @@ from ..admin import Admin, ApiSupport, ClusterDescription, TopicDescription
 from ..cluster.diagnosis import software
 from ..errors import KafkaError
 from ..types import Node
+from .cluster import facts_of
 from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Facts, Output, Part, Table
 from .terminal.run import FAILED
@@ -54,12 +55,7 @@ async def diagnose(connection: ConnectionOptions, output: Output, group: str | N
     }
     findings = findings_of(bootstrap, brokers, nodes)
     if description is not None:
-        parts["cluster"] = Facts(
-            {
-                "cluster_id": description.cluster_id,
-                "controller": None if description.controller is None else description.controller.node_id,
-            }
-        )
+        parts["cluster"] = facts_of(description)
         parts["brokers"] = _brokers(nodes, brokers)
         findings += await _check_topic_and_group(connection, parts, group, topic)
     parts["findings"] = Table(("FINDING",), [(finding,) for finding in findings or ["nothing is wrong here"]])

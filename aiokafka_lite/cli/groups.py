@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 application = typer.Typer(no_args_is_help=True, help="List, describe, move and delete consumer groups.")
 
+GroupArgument = Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")]
+States = Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state.")]
+Members = Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")]
+
 LAG_HEADINGS = (
-    "GROUP",
-    "TOPIC",
-    "PARTITION",
-    "CURRENT-OFFSET",
-    "LOG-END-OFFSET",
-    "LAG",
-    "CONSUMER-ID",
-    "HOST",
-    "CLIENT-ID",
+    *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET"),
+    *("LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
 )
 """The headings of Kafka's own tool."""
 
@@ -40,7 +38,7 @@ LAG_HEADINGS = (
 @command(application, "list", examples="aiokafka-lite groups list --state stable --state empty")
 async def list_(
     shared: Shared,
-    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state.")] = None,
+    state: States = None,
     kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type.")] = None,
 ) -> int:
     """List groups with their states."""
@@ -65,7 +63,7 @@ async def describe(
         list[str] | None, typer.Argument(autocompletion=completion.groups, help="Names of groups.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe all groups.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
+    members: Members = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and strategy.")] = False,
 ) -> int:
     """Show the offsets and the lag of groups, their members, or their states."""
@@ -109,7 +107,7 @@ async def describe(
 )
 async def reset_offsets(
     shared: Shared,
-    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
+    group: GroupArgument,
     to: Annotated[
         str | None,
         typer.Option(
@@ -132,7 +130,7 @@ async def reset_offsets(
             help="Topic, or partitions of a topic; by default all with a committed offset.",
         ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,
+    execute: Execute = False,
 ) -> int:
     """Move a group that has no members to other offsets. Without --execute, only show them."""
     reset = parse_reset(to, shift, file, time.time())
@@ -161,7 +159,7 @@ async def delete(
 )
 async def delete_offsets(
     shared: Shared,
-    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
+    group: GroupArgument,
     partitions: Partitions,
     yes: Yes = False,
 ) -> int:
@@ -193,7 +191,7 @@ async def delete_offsets(
 )
 async def remove_member(
     shared: Shared,
-    group: Annotated[str, typer.Argument(autocompletion=completion.groups, help="Name of the group.")],
+    group: GroupArgument,
     member: Annotated[list[str] | None, typer.Option(metavar="ID", help="A member id. May be repeated.")] = None,
     instance: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="The instance id of a static member. May be repeated.")
@@ -306,7 +304,7 @@ def _assigned(
 
 
 def format_tasks(tasks: StreamsTasks) -> str:
-    """Return tasks as ``0(0,1) standby 1(2)``: subtopologies with the numbers of their partitions."""
+    """Format tasks as ``0(0,1) standby 1(2)``: subtopologies with the numbers of their partitions."""
     parts = []
     for kind, tasks_by_name in (("", tasks.active), ("standby ", tasks.standby), ("warmup ", tasks.warmup)):
         if tasks_by_name:
@@ -317,20 +315,21 @@ def format_tasks(tasks: StreamsTasks) -> str:
 
 
 def format_assignment(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as ``orders(0,1) audit(0)``."""
+    """Format partitions as ``orders(0,1) audit(0)``."""
     from ..arguments import by_topic
 
     return " ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in by_topic(partitions).items())
 
 
 def _state_row(group: GroupDescription) -> tuple[Cell, ...]:
-    coordinator = str(group.coordinator)
-    about = (group.group_id, coordinator, group.strategy, group.state.value, group.type.value, len(group.members))
-    return (*about, group.epoch, group.assignment_epoch)
+    return (
+        *(group.group_id, str(group.coordinator), group.strategy, group.state.value, group.type.value),
+        *(len(group.members), group.epoch, group.assignment_epoch),
+    )
 
 
 def parse_reset(to: str | None, shift: int | None, file: Path | None, now: float) -> Reset:
-    """Return the reset that ``--to``, ``--shift`` or ``--file`` requests.
+    """Parse the reset that ``--to``, ``--shift`` or ``--file`` requests.
 
     Raises ValueError unless exactly one of them is given, and is valid.
     """

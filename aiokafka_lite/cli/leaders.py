@@ -112,7 +112,7 @@ async def cancel(shared: Shared, partitions: Partitions) -> int:
 
 
 def parse_brokers(text: str) -> list[int]:
-    """Return the broker ids in ``1,2,3``. Raises ValueError for any other form."""
+    """Parse the broker ids in ``1,2,3``. Raises ValueError for any other form."""
     numbers = text.split(",")
     if not all(number.isdecimal() for number in numbers):
         raise ValueError(f"--brokers must be broker ids with commas, as in 1,2,3, got {text!r}")
@@ -128,7 +128,7 @@ def spread(partitions: Iterable[TopicPartition], brokers: Sequence[int]) -> dict
 
 
 def parse_plan(text: str) -> dict[TopicPartition, Sequence[int] | None]:
-    """Return the brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
+    """Parse the brokers of partitions in the JSON of Kafka's own tool. Raises ValueError for any other form.
 
     Also raises ValueError for a partition that is listed twice, and for directories: brokers choose these.
     """

@@ -25,7 +25,7 @@ BATCH_SIZE = 256 * 1024
 
 
 def parse_header(text: str) -> Header:
-    """Return a header given as ``NAME=VALUE``; the value may be empty. Raises ConfigurationError for any other form."""
+    """Parse a header given as ``NAME=VALUE``; the value may be empty. Raises ConfigurationError for any other form."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigurationError(must_be("--header", "NAME=VALUE", text))

@@ -8,7 +8,7 @@ import typer
 
 from .terminal.arguments import setting_changes
 from .terminal.confirm import say_done
-from .terminal.options import Shared, command
+from .terminal.options import Shared, ValidateOnly, command
 from .terminal.output import VALIDATED, Table, show_changes
 
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ async def alter(
         ),
     ] = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="QUOTA", help="Remove a quota. May be repeated.")] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Check the request without executing it.")
-    ] = False,
+    validate_only: ValidateOnly = False,
 ) -> int:
     """Set or remove quotas of a user, a client id, both together, or an IP address."""
     from ..admin import QuotaEntity
@@ -90,7 +88,7 @@ async def alter(
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """Return the new quotas by name, None for those to remove.
+    """Parse the new quotas; None for those to remove.
 
     Raises ValueError for a contradiction, or a value that is not a number.
     """

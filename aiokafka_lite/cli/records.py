@@ -98,7 +98,9 @@ async def _before_time(
 
 
 def parse_before(text: str, now: float) -> tuple[int | None, int | None]:
-    """Return an offset or a time in milliseconds; both None for ``end``. Raises ValueError for any other form."""
+    """Parse an offset, or a time, which becomes milliseconds; both are None for ``end``. Raises ValueError for any
+    other form.
+    """
     if text.lower() == "end":
         return None, None
     if text.isdecimal():

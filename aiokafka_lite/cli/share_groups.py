@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .groups import check_describe, delete_groups, format_assignment, parse_reset, show_moves
+from .groups import (
+    Execute,
+    Members,
+    States,
+    check_describe,
+    delete_groups,
+    format_assignment,
+    parse_reset,
+    show_moves,
+)
 from .terminal import completion
 from .terminal.confirm import Yes
 from .terminal.options import Shared, command
@@ -23,7 +32,7 @@ application = typer.Typer(no_args_is_help=True, help="List, describe, move and d
 @command(application, "list", examples="aiokafka-lite share-groups list --state stable")
 async def list_(
     shared: Shared,
-    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state.")] = None,
+    state: States = None,
 ) -> int:
     """List share groups with their states."""
     async with shared.connection.admin() as admin:
@@ -46,7 +55,7 @@ async def describe(
         list[str] | None, typer.Argument(autocompletion=completion.share_groups, help="Names of groups.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe all share groups.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
+    members: Members = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, epochs, coordinator and assignor.")] = False,
 ) -> int:
     """Show the start offsets and the lag of share groups, their members, or their states."""
@@ -105,7 +114,7 @@ async def reset_offsets(
             metavar="TOPIC", autocompletion=completion.topics, help="Topic; by default all topics that it has read."
         ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Move the group; else only show the offsets.")] = False,
+    execute: Execute = False,
 ) -> int:
     """Move a share group that has no members to other offsets. Without --execute, only show them."""
     reset = parse_reset(to, None, None, time.time())
@@ -128,13 +137,8 @@ async def delete(
 def _member_rows(group: ShareGroupDescription) -> list[tuple[Cell, ...]]:
     return [
         (
-            group.group_id,
-            member.member_id,
-            member.host,
-            member.client_id,
-            member.epoch,
-            len(member.assignment),
-            format_assignment(member.assignment),
+            *(group.group_id, member.member_id, member.host, member.client_id, member.epoch),
+            *(len(member.assignment), format_assignment(member.assignment)),
         )
         for member in group.members
     ]

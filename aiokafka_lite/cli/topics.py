@@ -10,7 +10,7 @@ import typer
 from .terminal import completion
 from .terminal.arguments import names_and_values, setting_changes
 from .terminal.confirm import Yes, confirmed, listed, say_done
-from .terminal.options import Shared, command
+from .terminal.options import Shared, ValidateOnly, command
 from .terminal.output import VALIDATED, Table, show_changes, show_found
 from .terminal.run import FAILED
 
@@ -30,7 +30,6 @@ Settings = Annotated[
         help="A setting of the topic. May be repeated.",
     ),
 ]
-ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the request without executing it.")]
 
 
 @command(
@@ -195,7 +194,7 @@ async def delete(
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """Return the brokers of each partition in ``1,2/2,3``. Raises ValueError for any other form."""
+    """Parse the brokers of each partition in ``1,2/2,3``. Raises ValueError for any other form."""
     try:
         return [[int(number) for number in part.split(",")] for part in text.split("/")]
     except ValueError:

@@ -88,9 +88,7 @@ async def remove(
 
 
 async def read_password() -> str:
-    """Return the password, from a prompt or from stdin. Raises ValueError if there is none, or if the repetition
-    differs.
-    """
+    """Read the password, from a prompt or from stdin. Raises ValueError if there is none or the repetition differs."""
     if sys.stdin.isatty():
         password = await ask_hidden("Password: ")
         if password != await ask_hidden("Repeat for confirmation: "):

@@ -134,7 +134,7 @@ class Chunk:
         return max(self.start, self.offsets[index - 1] + 1) if index else self.start
 
     def iterate(self) -> Iterator[Record]:
-        """Return the undelivered records, one by one; each counts as delivered when it is taken."""
+        """Iterate over the undelivered records; each counts as delivered when it is taken."""
         return self.iterate_with(self.keys[self.index :], self.values[self.index :])
 
     def iterate_with(self, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:

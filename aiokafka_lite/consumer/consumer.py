@@ -181,7 +181,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
     # Topics.
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> tuple[PartitionView, ...]:
-        """Return the partitions of a topic, with leaders and replicas, assigned or not.
+        """Look up the partitions of a topic, assigned or not, with leaders and replicas.
 
         Raises UnknownTopic if the topic does not appear within ``timeout`` seconds (``api_timeout`` by default),
         InvalidTopic, AuthorizationError, KafkaTimeout.
@@ -192,7 +192,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         return view.partitions
 
     async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
-        """Return the names of all topics that this user may see, without internal ones.
+        """Look up the names of all topics that this user may see, without internal ones.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """
@@ -247,7 +247,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets; None for a partition without one.
+        """Look up the group's committed offsets; None for a partition without one.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), AuthorizationError.
         """
@@ -340,7 +340,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
-        """Return whether the consumer works, for liveness and readiness probes.
+        """Report whether the consumer works, for liveness and readiness probes.
 
         It is not live after a failure and after ``close``. A member is also not live if its program has not asked for
         records for more than ``max_poll_ago`` seconds (``max_poll_interval`` by default). The consumer is not ready
@@ -351,14 +351,14 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         return self._core.health(max_silence, max_poll_ago)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Return the requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+        """Return requests, bytes, latencies and throttle times of each broker, by its id, over all APIs.
 
         A bootstrap address has a negative id.
         """
         return self._core.traffic()
 
     def diagnose(self) -> ConsumerDiagnosis:
-        """Return the state of the consumer, its membership, its connections and its event loop, for a bug report.
+        """Describe the consumer, its membership, its connections and its event loop, for a bug report.
 
         The lag is known from the last answers of brokers.
         """

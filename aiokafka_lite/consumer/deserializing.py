@@ -17,7 +17,7 @@ import anyio
 
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
-from ..serialization.deserializer import Deserializer, as_deserializer, concerns_record, is_async
+from ..serialization.deserializer import Deserializer, RecordDeserializing, concerns_record
 from ..types import Header, Record, TopicPartition
 from .chunk import Chunk
 from .columns import records_of
@@ -63,19 +63,16 @@ class Source(Protocol):
         """Back off, because the partition's next record cannot be returned."""
 
 
-class Deserializing:
-    """Takes records from a source and runs deserializers over them. Many sources may share it: it keeps no records."""
+class Deserializing(RecordDeserializing):
+    """Takes records from a source and runs deserializers over them."""
+
+    ADVICE = "seek to {next} to skip the record, or set on_deserialization_error"
 
     def __init__(self, key: object, value: object, on_error: OnDeserializationError) -> None:
         if not callable(on_error) and on_error not in ("raise", "skip", "raw"):
             what = "'raise', 'skip', 'raw', or a function of error and record"
             raise ConfigurationError(must_be("on_deserialization_error", what, on_error))
-        self._key = None if key is None else as_deserializer("key_deserializer", key)
-        self._value = None if value is None else as_deserializer("value_deserializer", value)
-        self._is_always_async = any(part is not None and is_async(part) for part in (self._key, self._value))
-        self.is_async: bool = self._is_always_async
-        """Whether results must be awaited. Also set while a plain function returns awaitables, for example until it has
-        a schema."""
+        super().__init__(key, value)
         self._on_error = on_error
         self._skipped = 0
 
@@ -145,7 +142,7 @@ class Deserializing:
         with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
             for raw in records_of(chunk, chunk.keys[rows], chunk.values[rows]):
                 try:
-                    record = await self._deserialize(raw)
+                    record: AnyRecord | None = await self._deserialize(raw)
                 except DeserializationError as error:
                     try:
                         record = await self._decide(error, raw)
@@ -201,33 +198,6 @@ class Deserializing:
                 _dispose(value)
             del results[first:]
         return results
-
-    async def _deserialize(self, raw: Record) -> AnyRecord | None:
-        key: object = raw.key
-        value: object = raw.value
-        part = "key"
-        try:
-            if raw.key is not None and self._key is not None:
-                key = self._key.deserialize(raw.topic, raw.key, raw.headers)
-                if isinstance(key, Awaitable):
-                    self.is_async = True
-                    key = await key
-            part = "value"
-            if raw.value is not None and self._value is not None:
-                value = self._value.deserialize(raw.topic, raw.value, raw.headers)
-                if isinstance(value, Awaitable):
-                    self.is_async = True
-                    value = await value
-        except Exception as error:  # a user's deserializer may raise anything
-            raise DeserializationError(
-                f"the {part} of {raw.topic}-{raw.partition} at offset {raw.offset} cannot be deserialized: {error!r}; "
-                f"seek to {raw.offset + 1} to skip the record, or set on_deserialization_error",
-                topic=raw.topic,
-                partition=raw.partition,
-                offset=raw.offset,
-            ) from error
-        decoded: AnyRecord = raw
-        return decoded._replace(key=key, value=value)
 
     async def _decide(self, error: DeserializationError, raw: Record) -> AnyRecord | None:
         if callable(self._on_error):

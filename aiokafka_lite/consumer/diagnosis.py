@@ -1,17 +1,23 @@
-"""The state of a consumer at one moment, for a bug report."""
+"""The state of a consumer at one moment, for a bug report, and its health for probes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ..aio.service import Service
+from ..arguments import check_wait
 from ..cluster.client import Client
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
+from ..cluster.health import Health, health_of
 from ..group.member_runner import MemberRunner
+from ..group.states import MemberState
 from ..types import IsolationLevel
+from .metrics import MemberMetrics, lag_of
 from .partition import AssignedPartition
 from .settings import ReadingOptions
 from .subscription import Subscription
+
+_OUTSIDE = (MemberState.UNJOINED.name, MemberState.LEAVING.name, MemberState.FENCED.name, MemberState.FATAL.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +91,6 @@ def group_report(runner: MemberRunner | None) -> GroupReport | None:
     )
 
 
-def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
-    """Return the lag, by the end in the last answer; None if there was no answer."""
-    end, offset = assigned.known_end(isolation), assigned.offset
-    return None if end is None or offset is None else max(0, end - offset)
-
-
 def _partition(assigned: AssignedPartition, isolation: IsolationLevel) -> PartitionReport:
     position = assigned.position
     waits = f", waits: {assigned.pause_reason.name}" if assigned.pause_reason else ""
@@ -115,7 +115,7 @@ def diagnose(
     options: ReadingOptions,
     runner: MemberRunner | None,
 ) -> ConsumerDiagnosis:
-    """Return the diagnosis of a consumer or of a running ``ConsumerGroup``."""
+    """Describe a consumer, or a running ``ConsumerGroup``."""
     partitions, isolation = list(subscription), options.consumer.isolation
     lags = [lag for partition in partitions if (lag := lag_of(partition, isolation)) is not None]
     configs = (options.consumer,) if options.group is None else (options.consumer, options.group)
@@ -126,3 +126,29 @@ def diagnose(
         lag=sum(lags),
         partitions=tuple(_partition(partition, isolation) for partition in partitions[:MOST_SHOWN]),
     )
+
+
+def consumer_health(
+    service: Service,
+    client: Client,
+    member: MemberMetrics | None,
+    *,
+    max_silence: float,
+    max_poll_ago: float,
+    late_program: str | None = None,
+) -> Health:
+    """Return the health at this moment. ``member`` is None for a consumer that is not a member of a group.
+
+    ``late_program`` is the text for a program that has not asked for records for too long.
+    """
+    check_wait(max_poll_ago, "max_poll_ago")
+    fatal, transient = [], []
+    if member is not None:
+        if member.last_poll_ago > max_poll_ago:
+            late = late_program or f"the program has not asked for records for {member.last_poll_ago:.0f} s"
+            fatal.append(late)
+        if member.state in _OUTSIDE:
+            transient.append(f"it is not a member of its group: {member.state}")
+        elif not member.rebalances.latency.count:
+            transient.append("its group has not assigned partitions yet")
+    return health_of(service, client, max_silence, fatal=fatal, transient=transient)

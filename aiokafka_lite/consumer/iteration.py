@@ -236,7 +236,7 @@ class PartitionReader(Generic[K, V]):
 async def poll(
     core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
 ) -> list[Record[Any, Any]]:
-    """Return the records of ``Consumer.poll``."""
+    """Read records as ``Consumer.poll`` does."""
     core.service.check()
     check_max_records(max_records)
     check_wait(timeout)
@@ -271,7 +271,6 @@ async def _poll(
 
 
 def _intercepted(core: ConsumerCore, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
-    """Return the records of a read, passed through the interceptors if there are any."""
     interceptors = core.options.interceptors
     return records if interceptors is None else interceptors.on_consume(records)
 

@@ -8,14 +8,12 @@ from typing import Annotated
 
 from ..cluster.client import Client
 from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
-from ..group.counters import RequestCounters
 from ..group.member_runner import MemberRunner
 from ..group.offsets import Offsets
 from ..net.metrics import LatencyMetrics
+from ..net.traffic import RequestCounters
 from ..snapshot import BYTES, MILLISECONDS, SECONDS, Counter, Gauge, Latency, Pushed, Snapshot
 from ..types import IsolationLevel, TopicPartition
-from .counters import FetchCounters
-from .diagnosis import lag_of
 from .partition import AssignedPartition
 from .subscription import Subscription
 
@@ -158,10 +156,9 @@ def consumer_metrics(
     client: Client,
     subscription: Subscription,
     isolation: IsolationLevel,
-    fetches: FetchCounters,
+    fetches: RequestCounters,
     group: GroupMetrics | None,
 ) -> ConsumerMetrics:
-    """Return the current metrics."""
     partitions = {assigned.partition: _partition(assigned, subscription, isolation) for assigned in subscription}
     present = partitions.values()
     earlier = subscription.earlier_assignments.items()
@@ -184,7 +181,6 @@ def consumer_metrics(
 
 
 def group_metrics(group_id: str, offsets: Offsets, runner: MemberRunner | None, last_poll_ago: float) -> GroupMetrics:
-    """Return the metrics of a group at this moment."""
     member = None
     if runner is not None:
         member = MemberMetrics(
@@ -199,13 +195,18 @@ def group_metrics(group_id: str, offsets: Offsets, runner: MemberRunner | None, 
 
 
 def request_metrics(counters: RequestCounters) -> RequestMetrics:
-    """Return the metrics of one kind of work at this moment."""
     at = counters.last_success_at
     return RequestMetrics(
         latency=counters.latencies.snapshot(),
         failures=counters.failures,
         last_success_ago=None if at is None else loop_time() - at,
     )
+
+
+def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:
+    """Return the lag, by the end in the last answer; None if there was no answer."""
+    end, offset = assigned.known_end(isolation), assigned.offset
+    return None if end is None or offset is None else max(0, end - offset)
 
 
 def _partition(assigned: AssignedPartition, subscription: Subscription, isolation: IsolationLevel) -> PartitionMetrics:

@@ -142,7 +142,7 @@ class PositionCalls:
     # Positions and ends.
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record to return, waiting until it is known.
+        """Wait until the offset of the next record to return is known, and return it.
 
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or the error that keeps the position
         from being known; IllegalStateError if the partition is not assigned.
@@ -154,8 +154,8 @@ class PositionCalls:
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offsets between the position and the end that the isolation level shows, for these partitions or
-        all.
+        """Return the lag of these partitions, or of all: the offsets from the position to the end that the isolation
+        level shows.
 
         For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
         paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
@@ -183,13 +183,13 @@ class PositionCalls:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition, assigned or not. Raises UnknownTopic, KafkaTimeout."""
+        """Look up the first offset of each partition, assigned or not. Raises UnknownTopic, KafkaTimeout."""
         return await self._edges(partitions, EARLIEST, timeout)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition that the isolation level shows.
+        """Look up the offset after the last record of each partition that the isolation level shows.
 
         Raises UnknownTopic, KafkaTimeout.
         """
@@ -205,7 +205,7 @@ class PositionCalls:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a time in milliseconds; None if all records are older.
+        """Look up the first record of each partition at or after a time in milliseconds; None if all records are older.
 
         Raises UnknownTopic, KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default).
         """

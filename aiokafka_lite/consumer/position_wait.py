@@ -31,7 +31,7 @@ class PositionWait:
         self._changed.set()
 
     async def until_known(self, partitions: Iterable[TopicPartition], limit: float) -> dict[TopicPartition, int]:
-        """Return the positions of all these partitions, within ``limit`` seconds in all.
+        """Wait for the positions of all these partitions, ``limit`` seconds in all, and return them.
 
         Raises KafkaTimeout, the failure of a partition, IllegalStateError for a partition that is not assigned.
         """

@@ -126,7 +126,6 @@ class ReadingCore(SubscriptionObserver):
         return None
 
     def diagnose(self) -> ConsumerDiagnosis:
-        """Return the state of the consumer, for a bug report."""
         from .diagnosis import diagnose
 
         self.service.check_process()
@@ -134,7 +133,7 @@ class ReadingCore(SubscriptionObserver):
 
     def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
         """Return the health of the consumer. The default of ``max_poll_ago`` is ``max_poll_interval`` of the group."""
-        from .health import consumer_health
+        from .diagnosis import consumer_health
 
         self.service.check_process()
         group = self._group_metrics()
@@ -153,7 +152,6 @@ class ReadingCore(SubscriptionObserver):
         return None
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Return the traffic with each broker, by its id."""
         self.service.check_process()
         return self.client.traffic()
 
@@ -172,7 +170,6 @@ class ReadingCore(SubscriptionObserver):
         return consumer_metrics(self.client, self.subscription, isolation, fetches, self._group_metrics())
 
     def _group_metrics(self) -> GroupMetrics | None:
-        """Return the metrics of the group; None without a group."""
         return None
 
     def _view_changed(self, view: ClusterView) -> None:

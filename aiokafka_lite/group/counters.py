@@ -1,27 +1,10 @@
-"""Counters of a membership and of its commits: counting is per request and per rebalance."""
+"""Counters of the rebalances of a member."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from ..net.traffic import Latencies
-
-
-class RequestCounters:
-    """One kind of request: the latencies of the successful ones, the failures, and the time of the last success."""
-
-    __slots__ = ("failures", "last_success_at", "latencies")
-
-    def __init__(self) -> None:
-        self.latencies: Latencies = Latencies()
-        self.failures: int = 0
-        self.last_success_at: float | None = None
-        """The loop's time of the last success."""
-
-    def succeeded(self, began: float, now: float) -> None:
-        """Count a success of the request that was sent at ``began``. Both are the loop's times."""
-        self.latencies.add(now - began)
-        self.last_success_at = now
+from ..net.traffic import RequestCounters
 
 
 class RebalanceCounters(RequestCounters):

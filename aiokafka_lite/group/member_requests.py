@@ -13,9 +13,9 @@ from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, error_for
+from ..net.traffic import RequestCounters
 from ..settings.group import GroupConfig
 from .committer import CurrentMember
-from .counters import RequestCounters
 from .events import Event, RequestFailed
 from .requests import is_refused, problem_of_unlisted
 from .topic_watcher import Spawn

@@ -28,6 +28,7 @@ from ..aio.retry import is_momentary
 from ..cluster.client import Client
 from ..cluster.standstill import Wait
 from ..errors import KafkaError
+from ..net.traffic import RequestCounters
 from ..settings.group import GroupConfig
 from ..types import Node
 from .base_member import BaseMember
@@ -35,7 +36,7 @@ from .classic_protocol import ClassicProtocol
 from .committer import CurrentMember
 from .consumer_member import ConsumerMember
 from .consumer_protocol import ConsumerProtocol, is_offered
-from .counters import RebalanceCounters, RequestCounters
+from .counters import RebalanceCounters
 from .events import (
     Action,
     Assign,

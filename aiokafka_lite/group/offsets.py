@@ -32,13 +32,13 @@ from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import CommitFailed, ErrorCode, IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.connection import Purpose
+from ..net.traffic import RequestCounters
 from ..protocol.messages import OffsetCommitRequest
 from ..protocol.schema import ZERO_UUID
 from ..settings.group import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
 from .committer import Committer
-from .counters import RequestCounters
 from .events import NO_MEMBER, Identity
 from .offset_lookups import OffsetLookups, repeat_attempts
 from .offset_requests import commit_request, read_commit, topic_id

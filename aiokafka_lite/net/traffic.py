@@ -79,3 +79,20 @@ class Latencies:
         from .metrics import LatencyMetrics
 
         return LatencyMetrics(self.count, self.total, *self.at(0.5, 0.99, 1.0))
+
+
+class RequestCounters:
+    """One kind of request: the latencies of the successful ones, the failures, and the time of the last success."""
+
+    __slots__ = ("failures", "last_success_at", "latencies")
+
+    def __init__(self) -> None:
+        self.latencies: Latencies = Latencies()
+        self.failures: int = 0
+        self.last_success_at: float | None = None
+        """The loop's time of the last success."""
+
+    def succeeded(self, began: float, now: float) -> None:
+        """Count a success of the request that was sent at ``began``. Both are the loop's times."""
+        self.latencies.add(now - began)
+        self.last_success_at = now

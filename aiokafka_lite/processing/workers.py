@@ -320,7 +320,6 @@ class _Pauses(Generic[K, V]):
         self._due.put_nowait(None)
 
     def cancel(self) -> None:
-        """Cancel all timers."""
         for timer in self._timers:
             timer.cancel()
 

@@ -35,7 +35,7 @@ class ProducerDiagnosis(Diagnosis):
 def producer_diagnosis(
     service: Service, client: Client, config: ProducerConfig, pipeline: Pipeline | None, metrics: ProducerMetrics
 ) -> ProducerDiagnosis:
-    """Return the diagnosis of a producer, whose pipeline is None before the start."""
+    """Describe a producer, whose pipeline is None before the start."""
     partitions = [] if pipeline is None else list(pipeline.accumulator.partitions())
     newest = None if pipeline is None or pipeline.ids is None else pipeline.ids.newest
     fatal = None if pipeline is None else pipeline.settlement.fatal
@@ -49,7 +49,6 @@ def producer_diagnosis(
 
 
 def producer_health(service: Service, client: Client, pipeline: Pipeline | None, max_silence: float) -> Health:
-    """Return the health of a producer."""
     fatal = None if pipeline is None else pipeline.settlement.fatal
     refusal = None if pipeline is None else pipeline.id_refusal
     return health_of(
@@ -62,7 +61,6 @@ def producer_health(service: Service, client: Client, pipeline: Pipeline | None,
 
 
 def _busy(partitions: Iterable[PartitionProducer]) -> tuple[str, ...]:
-    """Return a line for each partition that holds batches or is not OPEN."""
     return bounded(
         f"{partition.topic_partition}: {partition.state.name}, leader {partition.leader}, level {partition.level}, "
         f"in flight {partition.in_flight}, sent {len(partition.sent)}, unsent {len(partition.unsent)}, "

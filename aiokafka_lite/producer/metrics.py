@@ -102,7 +102,6 @@ class ProducerMetrics(Snapshot):
 
 
 def average(total: int, count: int) -> float | None:
-    """Return the average; None if there are no samples."""
     return total / count if count else None
 
 

@@ -288,7 +288,6 @@ class Pipeline:
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     def metrics(self, client: ClientMetrics, buffer_memory: int) -> ProducerMetrics:
-        """Return a snapshot of all stages."""
         from .metrics import snapshot
 
         return snapshot(

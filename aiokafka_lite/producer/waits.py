@@ -43,7 +43,6 @@ def waits(
 
 
 def _topics(client: Client, topics: Iterable[TopicProducer]) -> Iterator[Wait]:
-    """Yield the topics whose records wait for metadata."""
     for topic in topics:
         name = topic.name
         if topic.pending is None and topic.unplaced is None:

@@ -78,7 +78,7 @@ class ClientProtocol(Generic[P]):
         return self._next
 
     def encode_request(self, request: Request[Any], version: int, client_id: str | None, promise: P) -> bytearray:
-        """Return the whole frame, ready to write; ``receive`` returns ``promise`` with the response.
+        """Encode a request as a whole frame, ready to write; ``receive`` returns ``promise`` with the response.
 
         Frames must be written in call order. Raises ``UnsupportedVersion`` if only a later version can carry the
         request, and ``ValueError`` if no version can. The request is not in flight then.
@@ -90,9 +90,7 @@ class ClientProtocol(Generic[P]):
         return out
 
     def encode_unanswered_request(self, request: Request[Any], version: int, client_id: str | None) -> bytearray:
-        """Return the frame of a request without a response: Produce with acks=0. Raises the errors of
-        ``encode_request``.
-        """
+        """Encode a request without a response: Produce with acks=0. Raises the errors of ``encode_request``."""
         correlation_id = self._next
         out = open_frame()
         encode_request_header(type(request), version, correlation_id, client_id, out)
@@ -314,7 +312,7 @@ def _text(frame: Buffer, start: int, stop: int) -> str:
 
 
 def encode_response(header: RequestHeader, response: Response) -> bytearray:
-    """Return the frame with the response to a request, in the request's version."""
+    """Encode the response to a request as a frame, in the request's version."""
     out = open_frame()
     out += _CORRELATION_ID.pack(header.correlation_id)
     if _response_is_flexible(messages.REQUESTS[header.api_key], header.version):
@@ -324,7 +322,7 @@ def encode_response(header: RequestHeader, response: Response) -> bytearray:
 
 
 def encode_unsupported_api_versions(header: RequestHeader, response: ApiVersionsResponse) -> bytearray:
-    """Return the frame with the response to ApiVersions of an unknown version. It is always in version 0.
+    """Encode the response to ApiVersions of an unknown version as a frame. It is always in version 0.
 
     ``response`` has the code UNSUPPORTED_VERSION and, since Kafka 2.4, the supported versions of ApiVersions.
     """

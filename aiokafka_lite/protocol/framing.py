@@ -439,7 +439,7 @@ def _other_protocol(prefix: bytes) -> str:
 
 
 def open_frame() -> bytearray:
-    """Return a new frame to append a message to. It has room for the size, which ``close_frame`` writes."""
+    """Begin a frame, to which a message is appended. It has room for its size, which ``close_frame`` writes."""
     return bytearray(SIZE_PREFIX)
 
 
@@ -453,5 +453,5 @@ def close_frame(out: bytearray) -> bytearray:
 
 
 def frame(body: Buffer) -> bytes:
-    """Return ``body`` with its size in front."""
+    """Put the size of ``body`` in front of it."""
     return struct.pack(">i", len(body)) + body

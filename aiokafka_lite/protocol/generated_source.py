@@ -102,11 +102,11 @@ class Source:
         self.lines.append("    " * self.depth + line)
 
     def name(self, prefix: str) -> str:
-        """Return a new local name."""
+        """Make a new local name."""
         return self.bind(prefix, None)
 
     def bind(self, prefix: str, value: Any) -> str:
-        """Return a new name for ``value`` in the generated code."""
+        """Give ``value`` a new name in the generated code."""
         name = f"{prefix}_{len(self.names)}"
         self.names[name] = value
         return name

@@ -9,10 +9,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar, cast
 
 from ..arguments import check_methods, for_part, must_be
-from ..errors import ConfigurationError, KafkaError, SchemaRegistryError, SerializationError
-from ..types import Header
+from ..errors import (
+    ConfigurationError,
+    DeserializationError,
+    KafkaError,
+    SchemaRegistryError,
+    SerializationError,
+)
+from ..types import Header, Record, ShareRecord
 
 T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", Record[Any, Any], ShareRecord[Any, Any])
 
 
 class Deserializer(Protocol[T_co]):
@@ -26,7 +33,7 @@ class Deserializer(Protocol[T_co]):
     """
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T_co | Awaitable[T_co]:
-        """Return the key or value of a record with these headers."""
+        """Convert the key or value of a record with these headers."""
         ...
 
 
@@ -122,6 +129,47 @@ def concerns_record(error: BaseException) -> bool:
     if isinstance(error, SchemaRegistryError):
         return 40400 <= error.code < 40500  # the registry has no such schema; a 404 of another server has code 404
     return not isinstance(error, KafkaError) or isinstance(error, ConfigurationError | SerializationError)
+
+
+class RecordDeserializing:
+    """Runs the deserializers of one consumer on whole records. Many readers may share it: it keeps no records."""
+
+    ADVICE = ""
+    """The end of an error's text, in which ``{next}`` is the offset after the record."""
+
+    def __init__(self, key: object, value: object) -> None:
+        self._key = None if key is None else as_deserializer("key_deserializer", key)
+        self._value = None if value is None else as_deserializer("value_deserializer", value)
+        self._is_always_async = any(part is not None and is_async(part) for part in (self._key, self._value))
+        self.is_async: bool = self._is_always_async
+        """Whether results must be awaited. Also set while a plain function returns awaitables, for example until it has
+        a schema."""
+
+    async def _deserialize(self, raw: R) -> R:
+        key: object = raw.key
+        value: object = raw.value
+        part = "key"
+        try:
+            if raw.key is not None and self._key is not None:
+                key = self._key.deserialize(raw.topic, raw.key, raw.headers)
+                if isinstance(key, Awaitable):
+                    self.is_async = True
+                    key = await key
+            part = "value"
+            if raw.value is not None and self._value is not None:
+                value = self._value.deserialize(raw.topic, raw.value, raw.headers)
+                if isinstance(value, Awaitable):
+                    self.is_async = True
+                    value = await value
+        except Exception as error:  # a user's deserializer may raise anything
+            raise DeserializationError(
+                f"the {part} of {raw.topic}-{raw.partition} at offset {raw.offset} cannot be deserialized: {error!r}; "
+                + self.ADVICE.format(next=raw.offset + 1),
+                topic=raw.topic,
+                partition=raw.partition,
+                offset=raw.offset,
+            ) from error
+        return raw._replace(key=key, value=value)
 
 
 def _refuse_constant(name: str) -> object:

@@ -50,7 +50,7 @@ class ModelSerializer(Generic[T]):
         self._to_json = adapter_of(model).to_json
 
     def serialize(self, topic: str, data: T, headers: list[Header]) -> bytes:
-        """Return the bytes to write. Raises TypeError for another class, ValueError for a field of another type."""
+        """Convert to JSON. Raises TypeError for another class, ValueError for a field of another type."""
         if self._type is not None and not isinstance(data, self._type):
             raise TypeError(f"the type must be {self._type.__name__}")
         return self._to_json(data)
@@ -67,7 +67,7 @@ class ModelDeserializer(Generic[T]):
         self._from_json = adapter_of(model).from_json
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T:
-        """Return the object. Raises the exception of the library, or ValueError, if the data is not an object of the
+        """Convert from JSON. Raises the exception of the library, or ValueError, if the data is not an object of the
         class.
         """
         return self._from_json(data)

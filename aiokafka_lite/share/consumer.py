@@ -254,7 +254,7 @@ class ShareConsumer(Component, Generic[K, V]):
         return self._core.metrics()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
-        """Return whether the consumer works, for liveness and readiness probes.
+        """Report whether the consumer works, for liveness and readiness probes.
 
         It is not live after a failure, after ``close``, and when the program has not asked for records for more than
         ``max_poll_ago`` seconds. By default there is no such limit, because share groups have no ``max_poll_interval``.
@@ -262,13 +262,13 @@ class ShareConsumer(Component, Generic[K, V]):
         wait or fail, and no broker has answered for more than ``max_silence`` seconds, and when acquired records have
         lately been released or lost because the program was too slow. Raises ConfigurationError for a wrong limit.
         """
-        from .health import share_health
+        from .diagnosis import share_health
 
         self._service.check_process()
         return share_health(self._service, self._core, max_silence=max_silence, max_poll_ago=max_poll_ago)
 
     def diagnose(self) -> ShareConsumerDiagnosis:
-        """Return the state of the consumer, its membership, its records in flight, its connections and its event loop.
+        """Describe the consumer, its membership, its records in flight, its connections and its event loop.
 
         Print it into a bug report. It asks no broker and does not wait; call it in the event loop.
         """
@@ -278,7 +278,7 @@ class ShareConsumer(Component, Generic[K, V]):
         return share_diagnosis(self._service, self._core)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
-        """Return the requests, bytes, latencies and throttle times of each broker so far, by its id, over all APIs.
+        """Return requests, bytes, latencies and throttle times of each broker, by its id, over all APIs.
 
         A bootstrap address has a negative id. Call it in the event loop.
         """

@@ -138,7 +138,6 @@ class ShareCore:
                 await self.membership.leave()
 
     def metrics(self) -> ShareConsumerMetrics:
-        """Return the current metrics."""
         from .metrics import share_consumer_metrics
 
         parts = (self.client, self.membership, self.in_flight, self.counters)
@@ -409,7 +408,7 @@ class ShareCore:
         return [fetcher.flush() for fetcher in self._fetchers.values()]
 
     def take_result(self) -> AcknowledgementResult:
-        """Return the results since the last call."""
+        """Take the results since the last call."""
         result = AcknowledgementResult(self._acknowledged, self._refused)
         self._acknowledged, self._refused = {}, {}
         return result

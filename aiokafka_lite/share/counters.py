@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..consumer.counters import FetchCounters
 from ..errors import KafkaError
+from ..net.traffic import RequestCounters
 from .acquired import DecodedBatch
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ class ShareCounters:
 
     fetch_requests: int = 0
     acknowledge_requests: int = 0
-    fetches: FetchCounters = field(default_factory=FetchCounters)
-    acknowledges: FetchCounters = field(default_factory=FetchCounters)
+    fetches: RequestCounters = field(default_factory=RequestCounters)
+    acknowledges: RequestCounters = field(default_factory=RequestCounters)
     records_acquired: int = 0
     records_redelivered: int = 0
     bytes_fetched: int = 0
@@ -39,7 +39,7 @@ class ShareCounters:
         self.records_redelivered += batch.redelivered
 
 
-async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
+async def counted(requests: RequestCounters, answer: Awaitable[T]) -> T:
     """Await the answer to a request, and count its latency, or its failure if there is no answer."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -48,5 +48,5 @@ async def counted(requests: FetchCounters, answer: Awaitable[T]) -> T:
     except KafkaError:
         requests.failures += 1
         raise
-    requests.latencies.add(loop.time() - began)
+    requests.succeeded(began, loop.time())
     return response

@@ -9,13 +9,12 @@ record is always raised, for example if a schema registry does not answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..arguments import must_be
 from ..errors import ConfigurationError, DeserializationError
-from ..serialization.deserializer import Deserializer, as_deserializer, concerns_record
+from ..serialization.deserializer import RecordDeserializing, concerns_record
 from ..types import ShareRecord
 
 logger = logging.getLogger(__name__)
@@ -32,14 +31,15 @@ class Deserialized:
     failure: DeserializationError | None = None
 
 
-class ShareDeserializing:
-    """Runs the deserializers of one share consumer. Keeps no records."""
+class ShareDeserializing(RecordDeserializing):
+    """Runs the deserializers of one share consumer."""
+
+    ADVICE = "set on_deserialization_error to reject such records or to get their bytes"
 
     def __init__(self, key: object, value: object, on_error: OnShareDeserializationError) -> None:
         if on_error not in ("raise", "reject", "raw"):
             raise ConfigurationError(must_be("on_deserialization_error", "'raise', 'reject' or 'raw'", on_error))
-        self._key = None if key is None else as_deserializer("key_deserializer", key)
-        self._value = None if value is None else as_deserializer("value_deserializer", value)
+        super().__init__(key, value)
         self._on_error = on_error
 
     @classmethod
@@ -52,7 +52,7 @@ class ShareDeserializing:
         results: list[ShareRecord[Any, Any] | None] = []
         for record in records:
             try:
-                results.append(await self._record(record))
+                results.append(await self._deserialize(record))
             except DeserializationError as error:
                 if self._on_error == "raise" or not concerns_record(error.__cause__ or error):
                     return Deserialized(results, error)
@@ -60,27 +60,3 @@ class ShareDeserializing:
                     logger.warning("rejected a record: %s", error)
                 results.append(record if self._on_error == "raw" else None)
         return Deserialized(results)
-
-    async def _record(self, record: ShareRecord) -> ShareRecord[Any, Any]:
-        key = await self._part("key", self._key, record, record.key)
-        value = await self._part("value", self._value, record, record.value)
-        decoded: ShareRecord[Any, Any] = record
-        return decoded._replace(key=key, value=value)
-
-    @staticmethod
-    async def _part(
-        part: str, deserializer: Deserializer[object] | None, record: ShareRecord, data: bytes | None
-    ) -> object:
-        if deserializer is None or data is None:
-            return data
-        try:
-            value = deserializer.deserialize(record.topic, data, record.headers)
-            return await value if isinstance(value, Awaitable) else value
-        except Exception as error:  # a user's deserializer may raise anything
-            raise DeserializationError(
-                f"the {part} of {record.topic}-{record.partition} at offset {record.offset} cannot be deserialized: "
-                f"{error!r}; set on_deserialization_error to reject such records or to get their bytes",
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            ) from error

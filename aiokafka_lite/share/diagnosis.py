@@ -1,15 +1,18 @@
-"""The state of a share consumer at one moment, for a bug report."""
+"""The state of a share consumer at one moment, for a bug report, and its health for probes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..aio.service import Service
+from ..aio.service import Service, ServiceState
+from ..arguments import check_wait
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
+from ..cluster.health import Health, health_of
 from ..cluster.metrics import loop_time
 from ..types import TopicPartition
 from .core import ShareCore
 from .in_flight import Acquisition
+from .member import ShareMemberState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class ShareConsumerDiagnosis(Diagnosis):
 
 
 def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis:
-    """Return the diagnosis of a share consumer. Asks no broker."""
+    """Describe a share consumer. Asks no broker."""
     member = core.membership.member
     node = core.client.known_coordinator(member.group_id)
     return ShareConsumerDiagnosis(
@@ -69,6 +72,21 @@ def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis
         ),
         partitions=_partitions(core),
     )
+
+
+def share_health(service: Service, core: ShareCore, *, max_silence: float, max_poll_ago: float | None) -> Health:
+    """Return the health at this moment. ``max_poll_ago`` is None if the program may take any time between two reads."""
+    fatal, transient = [], []
+    if max_poll_ago is not None:
+        check_wait(max_poll_ago, "max_poll_ago")
+        if core.pace.last_read_ago > max_poll_ago:
+            fatal.append(f"the program has not asked for records for {core.pace.last_read_ago:.0f} s")
+    state = core.membership.member.state
+    if service.state is ServiceState.RUNNING and state is not ShareMemberState.STABLE:
+        transient.append(f"it is not a member of its group: {state.name}")
+    if (slow := core.pace.slow_reason) is not None:
+        transient.append(slow)
+    return health_of(service, core.client, max_silence, fatal=fatal, transient=transient)
 
 
 def _partitions(core: ShareCore) -> tuple[SharePartitionReport, ...]:

@@ -305,7 +305,6 @@ class BrokerShareFetcher:
         acknowledged: Sequence[Acknowledgements],
         timeout: float | None = None,
     ) -> ShareAcknowledgeResponse:
-        """Send a ShareAcknowledge request, and count it."""
         request = acknowledge_request(self._config.group_id, self._member_id, epoch, acknowledged)
         self._counters.acknowledge_requests += 1
         answer = connection.send(request, timeout=timeout or self._client.config.request_timeout)

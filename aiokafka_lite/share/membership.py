@@ -21,9 +21,9 @@ from ..cluster.client import Client
 from ..cluster.coordinator_channel import CoordinatorChannel
 from ..errors import ErrorCode, KafkaError, UnsupportedVersion
 from ..group.blocked_loop import BlockedLoop
-from ..group.counters import RequestCounters
 from ..group.requests import is_refused
 from ..net.connection import Purpose
+from ..net.traffic import RequestCounters
 from ..protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..protocol.versions import VersionTable
 from .member import ShareMember, ShareMemberState

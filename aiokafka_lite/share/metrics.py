@@ -122,7 +122,6 @@ def share_consumer_metrics(
     last_poll_ago: float,
     lock_timeout: float | None,
 ) -> ShareConsumerMetrics:
-    """Return the metrics of one consumer now."""
     member = membership.member
     counts = {field.name: getattr(counters, field.name) for field in fields(counters)}
     fetches, acknowledges = counts.pop("fetches"), counts.pop("acknowledges")

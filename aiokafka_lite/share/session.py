@@ -60,14 +60,14 @@ class ShareSession:
         return self.epoch != OPEN
 
     def fetch(self, partitions: Collection[TopicIdPartition]) -> ShareSessionRequest:
-        """Return the request that makes the broker's session equal to these partitions."""
+        """Begin a ShareFetch, which makes the broker's session equal to these partitions."""
         add = tuple(key for key in partitions if key not in self._remembered)
         forget = tuple(key for key in self._remembered if key not in partitions)
         self._remembered = dict.fromkeys(partitions)
         return ShareSessionRequest(self.epoch, add, forget)
 
     def acknowledge(self) -> int:
-        """Return the epoch of a ShareAcknowledge request."""
+        """Begin a ShareAcknowledge. Returns its epoch."""
         return self.epoch
 
     def answered(self, code: ErrorCode) -> bool:

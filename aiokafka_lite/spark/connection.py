@@ -21,7 +21,7 @@ _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
 
 
 def client_config(properties: Properties) -> ClientConfig:
-    """Return the settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
+    """Make the settings of a client. Raises ConfigurationError, which names the option as the user wrote it."""
     settings = properties.settings(consumer_settings)
     with properties.named():
         return ClientConfig(
@@ -31,8 +31,7 @@ def client_config(properties: Properties) -> ClientConfig:
 
 
 def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
-    """Return the settings of fetching. The user's options override ``defaults``. A deleted offset is always an
-    error."""
+    """Make the settings of fetching; the user's options override ``defaults``. A deleted offset is always an error."""
     settings = properties.settings(consumer_settings)
     chosen = {name: value for name, value in settings.items() if name in _FOR_CONSUMER}
     fixed = {"isolation_level": properties.isolation_level, "auto_offset_reset": "none"}
@@ -41,6 +40,6 @@ def consumer_config(properties: Properties, **defaults: int) -> ConsumerConfig:
 
 
 def leased_client(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Client]:
-    """Return a started client, which all tasks of this process with the same properties share."""
+    """Return a lease of the started client that all tasks of this process with the same properties share."""
     key: Hashable = (Client, properties)
     return loop.lease(key, lambda: Client(client_config(properties)))

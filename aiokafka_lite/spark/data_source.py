@@ -71,14 +71,14 @@ class KafkaLiteDataSource(DataSource):
 
     @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of ``spark.read``."""
+        """Make the reader of ``spark.read``."""
         from .source import BatchReader
 
         return BatchReader(options.batch_read(self._options), schema)
 
     @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
-        """Return the reader of ``spark.readStream``."""
+        """Make the reader of ``spark.readStream``."""
         from .source import RefusedStreamReader, StreamReader
 
         try:
@@ -88,14 +88,14 @@ class KafkaLiteDataSource(DataSource):
 
     @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of ``df.write``."""
+        """Make the writer of ``df.write``."""
         from .sink import batch_writer
 
         return batch_writer(options.write(self._options), schema, overwrite=overwrite)
 
     @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """Return the writer of ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
+        """Make the writer of ``df.writeStream``. ``overwrite`` is true in the complete output mode."""
         from .sink import stream_writer
 
         return stream_writer(options.write(self._options), schema, overwrite=overwrite)

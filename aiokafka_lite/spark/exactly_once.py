@@ -204,7 +204,7 @@ def _started_producer(loop: WorkerLoop, properties: Properties, place: Place) ->
 
 
 def make_transactional_producer(properties: Properties, transactional_id: str) -> Producer:
-    """Return a producer that is not started. Raises ConfigurationError, which names the option as the user wrote it."""
+    """Make a producer without starting it. Raises ConfigurationError, which names the option as the user wrote it."""
     fixed: dict[str, object] = {"transactional_id": transactional_id}
     if TRANSACTION_TIMEOUT_PROPERTY not in properties:
         fixed["transaction_timeout"] = DEFAULT_TRANSACTION_TIMEOUT

@@ -71,7 +71,7 @@ def use_java() -> Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """Return the first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
+    """Find the first Java 17 or newer: from ``JAVA_HOME``, from ``PATH``, or from the extra ``spark-jre``.
 
     Raises ConfigurationError if there is none. The error lists the older or broken Java that was found.
     """
@@ -120,7 +120,7 @@ def examine(executable: Path) -> Java | None:
 
 
 def _run(executable: Path, arguments: list[str]) -> str:
-    """Return the output of a ``java``; empty if it fails."""
+    """Run a ``java``, and return its output; empty if it fails."""
     try:
         done = subprocess.run(
             [executable, *arguments],
@@ -137,9 +137,7 @@ def _run(executable: Path, arguments: list[str]) -> str:
 
 @cache
 def _home_with_shim(executable: Path) -> Path:
-    """Return a JAVA_HOME for a runtime without the vector module. It is deleted when this process, and so its JVM,
-    ends.
-    """
+    """Make a JAVA_HOME for a runtime without the vector module. It is deleted when this process and its JVM end."""
     home = OwnDirectory("java").path
     java = home / "bin" / "java"
     java.parent.mkdir()

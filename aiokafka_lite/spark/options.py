@@ -156,8 +156,7 @@ class Properties(dict[str, str]):
         return f"<Properties {' '.join(sorted(self))}>"
 
     def settings(self, convert: Callable[[Mapping[str, str]], dict[str, object]]) -> dict[str, Any]:
-        """Return the settings that ``convert`` makes. Raises ConfigurationError with the option as the user wrote
-        it."""
+        """Convert to settings. Raises ConfigurationError with the option as the user wrote it."""
         try:
             return convert(self)
         except ConfigurationError as error:
@@ -256,7 +255,7 @@ def is_read(options: Mapping[str, str]) -> bool:
 
 
 def check_read(options: Mapping[str, str]) -> Read:
-    """Return the options of a read of either kind. Raises ConfigurationError if they fit neither.
+    """Check the options of a read of either kind. Raises ConfigurationError if they fit neither.
 
     The kind is not known here. If an option is for batches only, the rules of a batch read apply, otherwise the rules
     of a stream read. Only a batch has the rule that it must not begin at the end.
@@ -272,7 +271,7 @@ def check_read(options: Mapping[str, str]) -> Read:
 
 
 def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
-    """Return the options of ``spark.read``. Raises ConfigurationError with the correction of a wrong option.
+    """Check the options of ``spark.read``. Raises ConfigurationError with the correction of a wrong option.
 
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
@@ -296,7 +295,7 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
 
 
 def stream_read(options: Mapping[str, str]) -> StreamRead:
-    """Return the options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
+    """Check the options of ``spark.readStream``. Raises ConfigurationError with the correction of a wrong option."""
     query = _Given(options, Scope.STREAM_READ)
     most, least, delay = query.trigger_limits()
     return StreamRead(
@@ -308,9 +307,7 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
 
 
 def write(options: Mapping[str, str]) -> Write:
-    """Return the options of ``write`` and ``writeStream``. Raises ConfigurationError with the correction of a wrong
-    option.
-    """
+    """Check the options of a write of either kind. Raises ConfigurationError with the correction of a wrong option."""
     query = _Given(options, Scope.WRITE)
     topic = query.text("topic")
     if topic is not None and not topic.strip():

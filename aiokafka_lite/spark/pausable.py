@@ -43,6 +43,6 @@ class PausableDataSource(KafkaLiteDataSource):
         return f"{super().name()}-pausable"
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of ``spark.readStream``."""
+        """Make the reader of ``spark.readStream``."""
         source_options = {name: value for name, value in self._options.items() if name != PAUSE}
         return PausableStreamReader(options.stream_read(source_options), schema, Path(self._options[PAUSE]))

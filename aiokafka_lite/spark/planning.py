@@ -61,7 +61,7 @@ class Planner:
         return f"<Planner {self._read.selection}>"
 
     def partitions(self, *, must_exist: bool = True, checkpoint: Iterable[TopicPartition] = ()) -> Selected:
-        """Return the partitions that the query selects now.
+        """Look up the partitions that the query selects now.
 
         A broker that has just started may not know a topic yet, so the lookup is repeated up to
         ``fetchOffset.numRetries`` times while it lacks a topic that the options name, or one of the ``checkpoint``
@@ -94,15 +94,15 @@ class Planner:
                 return partition in partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each log."""
+        """Look up the first offset of each log."""
         return self._look_up(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of each log, for this query's isolation level."""
+        """Look up the end of each log, for this query's isolation level."""
         return self._look_up(dict.fromkeys(partitions, LATEST))
 
     def latest_from(self, partitions: Iterable[TopicPartition], least: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return ``latest``. Repeat it up to ``fetchOffset.numRetries`` times while a log ends before ``least``.
+        """Look up ``latest``, again up to ``fetchOffset.numRetries`` times while a log ends before ``least``.
 
         A broker that has just become leader may not know its high watermark yet.
         """
@@ -122,7 +122,7 @@ class Planner:
         *,
         latest: PartitionOffsets | None = None,
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known
+        """Look up the offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known
         already.
 
         Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.

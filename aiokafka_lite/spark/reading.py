@@ -323,7 +323,7 @@ class RangeReader(Component, SubscriptionObserver):
             logger.warning("%s; reading continues with the offsets that the log still has (failOnDataLoss=false)", what)
 
     async def _log_of(self, partition: TopicPartition) -> Range | None:
-        """Return the readable offsets of a log; None if the partition does not exist any more."""
+        """Look up the readable offsets of a log; None if the partition does not exist any more."""
         try:
             return Range(partition, await self._edge(EARLIEST, partition), await self._edge(LATEST, partition))
         except UnknownTopic:

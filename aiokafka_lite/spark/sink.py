@@ -129,7 +129,7 @@ def _prepared(messages: Sequence[WriterCommitMessage | None]) -> list[Prepared]:
 
 
 def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Return the writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
+    """Make the writer of ``df.write``. Raises ConfigurationError for a schema or a mode that it cannot write."""
     if overwrite:
         raise ConfigurationError("mode overwrite is not possible: a topic cannot be overwritten; write .mode('append')")
     if options.transactional_id_prefix is not None:
@@ -141,7 +141,7 @@ def batch_writer(options: Write, schema: StructType, *, overwrite: bool) -> Batc
 
 
 def stream_writer(options: Write, schema: StructType, *, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Return the writer of ``df.writeStream``. In the output mode complete (``overwrite``), each batch has all rows."""
+    """Make the writer of ``df.writeStream``. In the output mode complete (``overwrite``), each batch has all rows."""
     if overwrite:
         logger.info("output mode complete: every batch appends the whole result to the topic")
     target = _checked(options, schema)

@@ -127,7 +127,7 @@ class BatchReader(DataSourceReader):
 
     @short_errors
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks of the query, planned once."""
+        """Plan the tasks of the query, once."""
         return input_partitions(self._ranges(), self._read)
 
     def _ranges(self) -> list[Range]:
@@ -172,7 +172,7 @@ class BatchReader(DataSourceReader):
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Return the rows of one task."""
+        """Read the rows of one task."""
         return read_task(self._read, self._columns, partition)
 
 
@@ -256,7 +256,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else to_json(self._latest)
 
     def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
-        """Return the present end of the readable records, and the topic ids. Check that no records were lost.
+        """Look up the present end of the readable records, and the topic ids. Check that no records were lost.
 
         A selected topic that metadata lacks keeps its offset (``failOnDataLoss=false``). If it was missing only for a
         moment, the query would otherwise take it for a new topic, and read it again.
@@ -341,7 +341,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks of one batch: a pure function of both offsets and the options."""
+        """Plan the tasks of one batch: a pure function of both offsets and the options."""
         begin, until = from_json(start), from_json(end)
         if start_of(start) is None:
             # The first batch: its end contains its start. After a restart, ``start`` is the result of a new lookup.
@@ -359,7 +359,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return input_partitions(ranges(begin, until, topic_ids), self._read)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Return the rows of one task, in an executor's worker."""
+        """Read the rows of one task, in an executor's worker."""
         return read_task(self._read, self._columns, partition)
 
 

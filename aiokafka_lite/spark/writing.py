@@ -85,12 +85,12 @@ def check_topic(target: Target) -> None:
 
 
 def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Producer]:
-    """Return a started producer, which all tasks of this process with the same properties share."""
+    """Return a lease of the started producer that all tasks of this process with the same properties share."""
     return loop.lease((Producer, properties), lambda: make_producer(properties))
 
 
 def make_producer(properties: Properties, **fixed: Any) -> Producer:
-    """Return a producer that is not started. ``fixed`` are settings that the user cannot change.
+    """Make a producer without starting it. ``fixed`` are settings that the user cannot change.
 
     Raises ConfigurationError, which names the option as the user wrote it.
     """

@@ -19,8 +19,7 @@ _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 
 
 def name_value(option: str, text: str) -> tuple[str, str]:
-    """Return the parts of ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a
-    secret."""
+    """Parse ``NAME=VALUE``. Raises ConfigurationError, without the value, because that may be a secret."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         from ... import disclosure

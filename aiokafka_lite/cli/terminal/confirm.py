@@ -21,7 +21,7 @@ LONGEST_LINE = 1 << 20
 
 
 async def confirmed(question: str, yes: bool) -> bool:
-    """Return whether the user agrees. Do not ask for ``yes``, or if stdin or stderr is not a terminal: return True."""
+    """Ask whether the user agrees. True without a question for ``yes``, or if stdin or stderr is not a terminal."""
     import asyncio
 
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -39,9 +39,7 @@ async def confirmed(question: str, yes: bool) -> bool:
 
 
 async def ask_hidden(question: str) -> str:
-    """Return a line that the terminal does not show. The terminal shows input again at the end, also after a
-    cancellation.
-    """
+    """Ask, and read a line that the terminal does not show. It shows input again at the end, also when cancelled."""
     import termios
 
     terminal = sys.stdin.fileno()
@@ -58,7 +56,7 @@ async def ask_hidden(question: str) -> str:
 
 
 async def read_line() -> str:
-    """Return the next line of stdin without its end; empty at the end of stdin.
+    """Read the next line of stdin without its end; empty at the end of stdin.
 
     Raises ValueError for a line that is too long or not UTF-8. The bytes after the line are lost if stdin is a pipe.
     """

@@ -41,13 +41,13 @@ class ConnectionOptions:
     timeout: float | None
 
     def admin(self) -> AbstractAsyncContextManager[Admin]:
-        """Return a client for requests and changes, which runs within ``async with``."""
+        """Make a client for requests and changes, which runs within ``async with``."""
         from .start import started
 
         return started(self.new_admin())
 
     def new_admin(self) -> Admin:
-        """Return a client for requests and changes that is not started."""
+        """Make a client for requests and changes without starting it."""
         from ...admin import Admin
         from ...settings.properties import client_settings
 
@@ -63,7 +63,7 @@ class ConnectionOptions:
         return bool(producer_settings(self.all_properties()).get("allow_auto_create_topics", True))
 
     def producer(self, defaults: Mapping[str, object], options: Mapping[str, object]) -> Producer:
-        """Return a client that writes. ``options`` overrides the user's properties, which override ``defaults``."""
+        """Make a client that writes. ``options`` overrides the user's properties, which override ``defaults``."""
         from ...producer import Producer
         from ...settings.properties import producer_settings
 
@@ -86,7 +86,7 @@ class ConnectionOptions:
         return None if group is None else str(group)
 
     def consumer(self, group: str | None, **options: object) -> Consumer:
-        """Return a client that reads and never creates a topic. ``options`` overrides the user's properties."""
+        """Make a client that reads and never creates a topic. ``options`` overrides the user's properties."""
         from ...consumer import Consumer
         from ...settings.properties import consumer_settings
 
@@ -97,7 +97,7 @@ class ConnectionOptions:
             return Consumer(**_merged(settings, **fixed, **options))
 
     def share_consumer(self, group: str, topics: Sequence[str]) -> ShareConsumer[bytes, bytes]:
-        """Return a client that reads as a member of a share group. The command accepts the records."""
+        """Make a client that reads as a member of a share group. The command accepts the records."""
         from ...settings.keywords import ShareConsumerSettings
         from ...settings.properties import consumer_settings
         from ...share import ShareConsumer
@@ -112,7 +112,7 @@ class ConnectionOptions:
             )
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Return the properties of the file, the environment and the options together."""
+        """Join the properties of the file, the environment and the options together."""
         from ... import disclosure
         from ...errors import ConfigurationError
         from ...settings.properties import read_properties
@@ -167,7 +167,7 @@ def _check_names(source: str, properties: Mapping[str, str]) -> None:
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
-    """Return the properties in ``NAME=VALUE`` texts. Raises ConfigurationError for another form or a plain secret."""
+    """Parse properties given as ``NAME=VALUE``. Raises ConfigurationError for another form or a plain secret."""
     from ... import disclosure
     from ...errors import ConfigurationError
 

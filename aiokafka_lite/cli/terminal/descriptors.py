@@ -27,7 +27,7 @@ GRACE = 1.0
 
 
 async def read(descriptor: int) -> bytes:
-    """Return the available bytes, after waiting for the first; empty at the end. Cancelling loses no bytes."""
+    """Wait for bytes, and return all that are available; empty at the end. Cancelling loses no bytes."""
     await _until_readable(descriptor)
     return os.read(descriptor, READ_SIZE)
 

@@ -41,7 +41,7 @@ class Line:
 
 
 def parse_format(text: str) -> Format | str:
-    """Return a name of a format, or a format string. Raises ConfigurationError for any other text."""
+    """Parse the name of a format, or a format string. Raises ConfigurationError for any other text."""
     if text in _NAMES:
         return Format(text)
     if "%" not in text:

@@ -36,7 +36,7 @@ class JsonRecord(NamedTuple):
 
 
 def to_json_lines(batch: Batch) -> bytes:
-    """Return the records of a batch, each as an object on a line of its own."""
+    """Write the records of a batch as JSON, each as an object on a line of its own."""
     return b"".join(
         json.dumps(
             {
@@ -68,7 +68,7 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def from_json_line(line: bytes) -> JsonRecord:
-    """Return the record of a line. Raises SerializationError for a line that is not a record."""
+    """Parse the record of a line. Raises SerializationError for a line that is not a record."""
     try:
         record = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
     except json.JSONDecodeError as error:

@@ -66,6 +66,9 @@ Verbose = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoHeadings = Annotated[bool, typer.Option("--no-headings", help="Leave out the headings of plain text.")]
 
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check the request without executing it.")]
+"""An option of commands that alter something, not one of the shared options."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:

@@ -154,9 +154,7 @@ def show_errors(errors: Iterable[Exception]) -> int:
 
 
 def rich_table(part: Part, width: int) -> RichTable:
-    """Return the part as a table of rich. If the columns do not fit the width, each row becomes a list of names and
-    values.
-    """
+    """Make a table of rich, or a list of names and values for each row if the columns do not fit the width."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -207,7 +205,6 @@ def style_of(heading: str, cell: Cell) -> str:
 
 
 def text_of(cell: Cell) -> str:
-    """Return the text of a cell."""
     if cell is None or cell == "":
         return NOTHING
     if isinstance(cell, bool):

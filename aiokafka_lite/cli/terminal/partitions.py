@@ -30,7 +30,7 @@ SomePartitions = Annotated[
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Return whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
+    """Parse whole topics, and single partitions given as ``orders:0,1``. Raises ValueError for any other form."""
     from ...types import TopicPartition
 
     whole, partitions = [], []

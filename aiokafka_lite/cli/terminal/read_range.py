@@ -70,7 +70,7 @@ def parse_stop(text: str, now: float) -> Stop:
 
 
 def parse_time(text: str, now: float) -> int | None:
-    """Return the milliseconds since the epoch of ``2026-01-31T12:00``, ``@1700000000000`` or ``2h`` before ``now``.
+    """Parse a time as milliseconds since the epoch: ``2026-01-31T12:00``, ``@1700000000000`` or ``2h`` before ``now``.
 
     0 for a time before the epoch, None for any other form. ``now`` is in seconds. Without a zone, time is local.
     """
@@ -85,7 +85,7 @@ def parse_time(text: str, now: float) -> int | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """Return the seconds of ``90s``, ``1h30m`` or ``500ms``; None for any other form."""
+    """Parse seconds: ``90s``, ``1h30m`` or ``500ms``; None for any other form."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None

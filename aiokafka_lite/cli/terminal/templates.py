@@ -55,9 +55,7 @@ FIELDS: dict[bytes, Column] = {
 
 
 def parse_template(text: str) -> list[bytes | Column]:
-    """Return the parts of a format string: bytes as they are, and fields. Raises ConfigurationError for an unknown
-    field.
-    """
+    """Parse a format string into bytes and fields. Raises ConfigurationError for an unknown field."""
     parts: list[bytes | Column] = []
     start = 0
     raw = text.encode()

@@ -29,10 +29,10 @@ from ...aio.retry import Backoff, is_momentary
 from ...cluster.client import Client
 from ...errors import ErrorCode, KafkaError, error_for
 from ...net.connection import Purpose
+from ...net.traffic import RequestCounters
 from ...protocol.framing import FrameTooLarge
 from ...protocol.messages import FetchRequest, OffsetForLeaderEpochRequest
 from ...settings.consumer import ConsumerConfig
-from ..counters import FetchCounters
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS, FetchAnswers
 from .plan import FetchPlan, FetchPlanner
@@ -59,7 +59,7 @@ class BrokerFetcher:
         client: Client,
         subscription: Subscription,
         config: ConsumerConfig,
-        counters: FetchCounters,
+        counters: RequestCounters,
         *,
         on_lost_position: Callable[[], None],
         on_source_change: Callable[[], None],
@@ -129,7 +129,6 @@ class BrokerFetcher:
             await self._wake.wait()
 
     async def _fetch(self, plan: FetchPlan) -> None:
-        """Send one request and apply its answer."""
         assert plan.targets, "if there is nothing to fetch, nothing is sent (rule 1)"
         loop = asyncio.get_running_loop()
         max_wait = self._max_wait(plan)
@@ -160,7 +159,7 @@ class BrokerFetcher:
             await self._recover(error)
             return
         self._answered_at = loop.time()
-        self._counters.latencies.add(self._answered_at - sent_at)
+        self._counters.succeeded(sent_at, self._answered_at)
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
         if code is not ErrorCode.NONE:

@@ -10,10 +10,10 @@ import anyio
 from ...aio.freed_memory import keep_freed_memory
 from ...cluster.client import Client
 from ...cluster.metadata import ClusterView
+from ...net.traffic import RequestCounters
 from ...protocol.schema import ZERO_UUID
 from ...settings.consumer import ConsumerConfig
 from ...types import TopicPartition
-from ..counters import FetchCounters
 from ..partition import AssignedPartition
 from ..position import ResetReason, ResetStrategy
 from ..subscription import Subscription
@@ -37,7 +37,7 @@ class Fetching:
         self._subscription = subscription
         self._config = config
         self._spawn = spawn
-        self.counters: FetchCounters = FetchCounters()
+        self.counters: RequestCounters = RequestCounters()
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
 

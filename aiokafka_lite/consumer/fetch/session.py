@@ -71,7 +71,7 @@ class FetchSession(Generic[K, V]):
             self._changed[key] = None
 
     def next(self) -> SessionRequest[K, V]:
-        """Return the request that makes the broker's session equal to ``wanted``."""
+        """Begin a request, which makes the broker's session equal to ``wanted``."""
         assert self._in_flight is None, "there is one request at a time"
         if self.epoch == FULL:
             request = SessionRequest(self.session_id, FULL, dict(self.wanted))

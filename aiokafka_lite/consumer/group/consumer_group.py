@@ -38,7 +38,7 @@ from ..interceptor import ConsumerInterceptor
 from ..position import OnOffsetReset
 from ..settings import checked_topics, reading_options, strategies_of
 from .handler import ConsumerGroupHandler
-from .run import GroupRun
+from .run import GroupCore, GroupRun
 
 if TYPE_CHECKING:
     from ...cluster.health import Health
@@ -188,10 +188,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
 
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""
-        self._check_process()
-        if self._run is None:
-            raise IllegalStateError(f"{self!r} is not consuming; there is nothing to diagnose")
-        return self._run.core.diagnose()
+        return self._running_core("there is nothing to diagnose").diagnose()
 
     def health(self, *, max_silence: float = 60.0, max_poll_ago: float | None = None) -> Health:
         """Return ``Consumer.health()`` of the running ``consume``.
@@ -213,17 +210,17 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
 
     def metrics(self) -> ConsumerMetrics:
         """Return ``Consumer.metrics()`` of the running ``consume``. Raises IllegalStateError while none runs."""
-        self._check_process()
-        if self._run is None:
-            raise IllegalStateError(f"{self!r} is not consuming; it has no metrics")
-        return self._run.core.metrics()
+        return self._running_core("it has no metrics").metrics()
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Return ``Consumer.traffic()`` of the running ``consume``. Raises IllegalStateError while none runs."""
+        return self._running_core("there is no traffic to count").traffic()
+
+    def _running_core(self, consequence: str) -> GroupCore:
         self._check_process()
         if self._run is None:
-            raise IllegalStateError(f"{self!r} is not consuming; there is no traffic to count")
-        return self._run.core.traffic()
+            raise IllegalStateError(f"{self!r} is not consuming; {consequence}")
+        return self._run.core
 
     def errors(self) -> GroupErrors:
         """Iterate over failures that were retried, and refused commits, until the group is closed."""

@@ -148,7 +148,6 @@ class TransactionManager:
         return self._machine.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
     def metrics(self) -> TransactionMetrics:
-        """Return a snapshot."""
         state = self._machine.state
         is_open = state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR)
         return TransactionMetrics(
@@ -338,7 +337,6 @@ class TransactionManager:
             self._raise_refusal()
 
     def _start_ending(self, *, committed: bool) -> _Ending:
-        """Start the task that ends the transaction."""
         if not committed:
             cause = self._machine.cause or "the caller aborts it"
             logger.info("aborting transaction %d of %r: %s", self._machine.number, self.transactional_id, cause)

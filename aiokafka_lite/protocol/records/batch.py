@@ -167,15 +167,14 @@ class RecordBatch:
             raise self._corrupt(f"its checksum is {actual:#010x}, but must be {self.crc:#010x}")
 
     def body(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> Buffer:
-        """Return the decompressed records of format v2. Raises CorruptRecord if they are malformed or exceed the
-        limit."""
+        """Decompress the records of format v2. Raises CorruptRecord if they are malformed or exceed the limit."""
         packed = self.data[HEADER_SIZE:]
         if self.compression is Compression.NONE:
             return packed
         return decompress(self.compression, packed, max_decompressed_size)
 
     def columns(self, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED) -> RecordColumns:
-        """Return all records of the batch. The checksum is not verified.
+        """Decode all records of the batch. The checksum is not verified.
 
         Raises CorruptRecord, with the batch's offset, if the batch is malformed or decompresses to more than
         ``max_decompressed_size`` bytes, and ConfigurationError for snappy without cramjam.
@@ -199,7 +198,7 @@ class RecordBatch:
         max_records: int = _RECORDS_A_CHUNK,
         start_offset: int = 0,
     ) -> Iterator[RecordColumns]:
-        """Yield the records in chunks of at most ``max_records``, each decoded when the iterator reaches it.
+        """Decode the records in chunks of at most ``max_records``, each decoded when the iterator reaches it.
 
         A record of seven bytes takes about a hundred as Python objects. With chunks, a large batch takes only the
         memory of its decompressed bytes and one chunk, of at most ``MAX_HEADERS`` headers. Records before

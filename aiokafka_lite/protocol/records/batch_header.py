@@ -27,7 +27,7 @@ CONTROL: Final = 0x20
 
 
 def with_header(records: Buffer, **fields: Any) -> bytes:
-    """Return a batch of these records. ``fields`` are arguments of ``encode_header``."""
+    """Encode a batch of these records. ``fields`` are arguments of ``encode_header``."""
     return b"".join((encode_header(records, **fields), records))
 
 
@@ -43,7 +43,7 @@ def encode_header(
     producer: tuple[int, int, int],
     count: int,
 ) -> bytes:
-    """Return the header of a batch of these records, with its checksum."""
+    """Encode the header of a batch of these records, with its checksum."""
     # Nine parameters: the fields of the header.
     covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count)
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)

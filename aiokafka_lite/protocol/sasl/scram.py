@@ -109,7 +109,7 @@ def _escaped(username: str) -> bytes:
 
 
 def _server_first(message: bytes, quoted: Callable[[str], str]) -> tuple[bytes, bytes, int]:
-    """Return nonce, salt and iterations of ``r=...,s=...,i=...``. Extensions after them are ignored."""
+    """Parse nonce, salt and iterations in ``r=...,s=...,i=...``. Extensions after them are ignored."""
     if message.startswith(b"m="):
         raise AuthenticationError("the broker requires an extension of SCRAM that is not supported")
     parts = message.split(b",", 3)

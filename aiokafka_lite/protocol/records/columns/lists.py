@@ -91,7 +91,7 @@ class Columns(Protocol):
 
 
 def to_arrow(records: Columns, names: Sequence[str] | None = None, *, headers: bool = False) -> pyarrow.RecordBatch:
-    """Return the columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, as an Arrow record batch.
+    """Convert the columns ``names`` (``SPARK_COLUMNS`` if None), and headers if wanted, to an Arrow record batch.
 
     Raises ConfigurationError for an unknown column, and if pyarrow is missing. Raises DeserializationError for a
     timestamp that does not fit into microseconds.

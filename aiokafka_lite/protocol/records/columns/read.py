@@ -102,7 +102,7 @@ class ArrowDecoder:
         return f"<ArrowDecoder {','.join(self._names)} rows={self._rows}>"
 
     def decode(self, batches: Sequence[PackedBatch]) -> pyarrow.RecordBatch | None:
-        """Return the records of these batches as one record batch; None if no record is wanted.
+        """Decode these batches into one record batch; None if no record is wanted.
 
         Raises the error of ``corrupt`` for bytes that are not records. Then nothing is kept.
         """

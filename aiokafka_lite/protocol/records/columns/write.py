@@ -104,7 +104,7 @@ class Rows:
         return next((number for number in row_partitions if number not in partitions), None)
 
     def take(self, indexes: Numbers) -> Rows:
-        """Return the rows with these indexes, in that order, without their partitions. Use the result only for
+        """Select the rows with these indexes, in that order, without their partitions. Use the result only for
         encoding.
         """
         rows = object.__new__(Rows)
@@ -115,7 +115,7 @@ class Rows:
         return rows
 
     def encode(self, start: int, stop: int, max_bytes: int = INT32_MAX) -> EncodedRecords:
-        """Return the rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
+        """Encode the rows from ``start`` up to ``stop`` as the records of one batch, as many as ``max_bytes`` hold.
 
         These are at most ``MAX_RECORDS`` rows, and at least one.
         """
