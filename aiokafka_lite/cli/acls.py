@@ -221,8 +221,7 @@ def _name(kind: AclTarget, name: str | None, *, required: bool) -> str | None:
 
 
 def _member(option: StrEnum) -> str:
-    """Return the member's name in the enumeration of ``aiokafka_lite.acls``: ``DESCRIBE_CONFIGS`` for
-    describe-configs."""
+    """Return the name of the member in ``aiokafka_lite.acls``: ``DESCRIBE_CONFIGS`` for describe-configs."""
     return option.value.upper().replace("-", "_")
 
 

@@ -49,7 +49,7 @@ def _brokers(description: ClusterDescription) -> Table:
 
 
 async def _features(admin: Admin) -> list[tuple[Cell, ...]]:
-    """Return the features. A cluster that is too old to have features has none."""
+    """Ask for the features. A cluster that is too old to have features has none."""
     try:
         features = await admin.cluster.features()
     except UnsupportedVersion:

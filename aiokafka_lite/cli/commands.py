@@ -95,9 +95,7 @@ def main() -> None:
 
 
 def _help_width() -> int:
-    """Return the width of help texts. In a narrow terminal, also move descriptions below the options that they
-    describe.
-    """
+    """Return the width of help texts. In a narrow terminal, also move descriptions below their options."""
     columns = min(get_terminal_size().columns, 80)
     if columns < NARROW:
         context: Any = typer.Context.__mro__[1]  # click's own class, which a Typer with a click of its own hides

@@ -108,7 +108,7 @@ def check_line(line: Line) -> None:
 
 
 async def _topics(connection: ConnectionOptions, job: ConsumeJob) -> Sequence[str] | re.Pattern[str]:
-    """Return the names of the topics. For a group, returns the pattern: members also read topics that match later."""
+    """Look up the names of the topics. A group gets the pattern: members also read topics that match later."""
     if not job.regex:
         limit = sys.maxsize if job.group is None else 0
         await check_topics(connection, job.topics, may_create=False, max_partitions=limit)
@@ -192,7 +192,7 @@ class _Bounds(RebalanceListener):
         say(f"no partition has the offset {offset} yet (the largest end is {end}): waiting for new records{hint}")
 
     async def _at_time(self, time: int, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record at this time or later; the end if all records are older."""
+        """Look up the offset of the first record at this time or later; the end if all records are older."""
         times = await self.consumer.offsets_for_times(dict.fromkeys(ends, time))
         return {
             partition: ends[partition] if at is None else min(at.offset, ends[partition])
@@ -246,7 +246,7 @@ class _Reading:
             self._consumer.offsets.mark(partition, batch.offsets[-1] + 1, leader_epoch=batch.leader_epoch)
 
     async def _next(self, max_records: int) -> Batch | None:
-        """Return the next batch. With ``--until``, None after ``END_CHECK_INTERVAL`` without a batch."""
+        """Wait for the next batch. With ``--until``, None after ``END_CHECK_INTERVAL`` without a batch."""
         batches = self._consumer.batches(max_records)
         if self._job.until is None:
             return await anext(batches)
@@ -289,8 +289,7 @@ class _Reading:
         return True
 
     def _has_assignment(self) -> bool:
-        """Return whether the group's last rebalance is complete here. A member is STABLE before it has its
-        partitions."""
+        """Return whether the last rebalance is complete here. A member is STABLE before it has its partitions."""
         group = self._consumer.diagnose().group
         return (
             group is not None

@@ -55,7 +55,7 @@ async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
 
 
 def _checked(job: ConsumeJob, group: str | None) -> str:
-    """Return the group to join. Raises ConfigurationError for options that a share group does not have."""
+    """Check the options, and return the group to join. Raises ConfigurationError for what share groups lack."""
     options = {
         "--regex": job.regex,
         "--partition": job.partitions,

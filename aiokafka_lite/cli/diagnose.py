@@ -113,7 +113,7 @@ async def _try(connection: ConnectionOptions, address: str, node_id: int | None)
 
 
 async def _newest(admin: Admin, node_id: int) -> dict[str, int | None]:
-    """Return the newest common version of each API in ``SHOWN``."""
+    """Ask for the newest common version of each API in ``SHOWN``."""
     answered: Mapping[int, Iterable[ApiSupport]] = (await admin.cluster.api_versions([node_id])).done
     used = {api.name: api.used for api in answered.get(node_id, ())}
     return {name: used.get(name) for name in SHOWN}

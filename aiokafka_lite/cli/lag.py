@@ -39,10 +39,7 @@ class View:
 
 
 async def lag(connection: ConnectionOptions, output: Output, view: View, every: float | None) -> int:
-    """Show a row for each group and topic, once. With ``every``, repeat it with the trend until a signal.
-
-    ``every`` is in seconds.
-    """
+    """Show a row for each group and topic once or, with the trend, ``every`` so many seconds until a signal."""
     async with connection.admin() as admin:
         trend = Trend()
 
@@ -88,7 +85,7 @@ class Trend:
         self._seen: dict[tuple[Cell, Cell], deque[tuple[float, int]]] = {}
 
     def add(self, table: Table, at: float) -> Table:
-        """Return the rows with their change per second and, where the lag shrinks, the seconds until it is 0.
+        """Add to the rows their change per second and, where the lag shrinks, the seconds until it is 0.
 
         ``at`` is the time of the lookup in seconds.
         """

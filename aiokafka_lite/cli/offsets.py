@@ -65,7 +65,7 @@ async def offsets(
 
 
 def parse_spec(text: str, now: float) -> OffsetSpec | int:
-    """Parse a special offset, or a time, which becomes milliseconds. Raises ValueError for any other form."""
+    """Parse a special offset, or a time as milliseconds. Raises ValueError for any other form."""
     from ..admin import OffsetSpec
 
     names = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}

@@ -88,10 +88,7 @@ async def alter(
 
 
 def parse_quotas(settings: list[str], unset: list[str]) -> dict[str, float | None]:
-    """Parse the new quotas; None for those to remove.
-
-    Raises ValueError for a contradiction, or a value that is not a number.
-    """
+    """Parse the new quotas; None for those to remove. Raises ValueError for a contradiction or a wrong number."""
     changes: dict[str, float | None] = {}
     for name, value in setting_changes(settings, unset).items():
         try:

@@ -67,7 +67,7 @@ async def delete(
 async def _explained(
     admin: Admin, failed: Mapping[TopicPartition, KafkaError], limits: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, KafkaError]:
-    """Return the errors of partitions. The error of an offset after the end names the end."""
+    """Name the end in the errors of offsets after the end."""
     from ..admin import OffsetSpec
     from ..errors import KafkaError, OffsetOutOfRange
 
@@ -85,7 +85,7 @@ async def _explained(
 async def _before_time(
     admin: Admin, partitions: Sequence[TopicPartition], time: int
 ) -> dict[TopicPartition, int | None]:
-    """Return the offset of the first record at this time or later; the end if all records are older.
+    """Look up the offset of the first record at this time or later; the end if all records are older.
 
     The end is looked up first: a record that is written during the command is younger than the time, and must stay.
     """
@@ -98,9 +98,7 @@ async def _before_time(
 
 
 def parse_before(text: str, now: float) -> tuple[int | None, int | None]:
-    """Parse an offset, or a time, which becomes milliseconds; both are None for ``end``. Raises ValueError for any
-    other form.
-    """
+    """Parse an offset, or a time as milliseconds; both None for ``end``. Raises ValueError for any other form."""
     if text.lower() == "end":
         return None, None
     if text.isdecimal():

@@ -199,7 +199,7 @@ def decode(
     check_crc: bool,
     max_size: int,
 ) -> Iterator[Chunk]:
-    """Yield the records of a batch from ``position`` on, decoded in chunks on demand; no chunk for a hidden batch.
+    """Decode the records of a batch from ``position`` on, in chunks on demand; no chunk for a hidden batch.
 
     ``aborted`` is None when records of aborted transactions are wanted; control batches are always hidden. Raises
     CorruptRecord with the partition and the offset up to which records could be read.

@@ -244,10 +244,7 @@ class ConsumerCore(ReadingCore):
         return frozenset(whole_topics) if self.membership is None else self.membership.topics
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions and no others.
-
-        With a ``group_id``, reading of new partitions begins at the committed offsets.
-        """
+        """Read these partitions and no others. With a group, new partitions begin at the committed offsets."""
         self.check_usable()
         if self.is_subscribed or self.membership is not None:
             read = ", ".join(sorted(self.topics)) or "the topics of a group"

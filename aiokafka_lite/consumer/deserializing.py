@@ -48,10 +48,7 @@ class Source(Protocol):
     """The source of the records: a ``Reader``, or a ``ClaimReader``."""
 
     def peek(self, only: Collection[TopicPartition] | None = None) -> tuple[AssignedPartition, Chunk] | None:
-        """Return the next records, of these partitions if given, without taking them; None if there are none.
-
-        Raises KafkaError.
-        """
+        """Return the next records, of these partitions if given, without taking them. Raises KafkaError."""
 
     def iterate_with(self, chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> None:
         """Iterate over the next records of the peeked chunk, with these keys and values."""
@@ -103,7 +100,7 @@ class Deserializing(RecordDeserializing):
         deadline: float | None = None,
         skip: int = 0,
     ) -> list[AnyRecord]:
-        """Return up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
+        """Take up to ``max_records`` of one partition; none if nothing is buffered. Raises KafkaError.
 
         At the loop's time ``deadline``, it returns the records that async deserializers have finished. If each call
         started over, a list that takes longer than the timeout would never be returned. Records may be skipped until
@@ -129,7 +126,7 @@ class Deserializing(RecordDeserializing):
     async def _read(
         self, chunk: Chunk, max_records: int, deadline: float | None
     ) -> tuple[list[AnyRecord], int, Exception | None]:
-        """Return the next records, the number of the chunk's records that they used, and an error behind them."""
+        """Deserialize the next records. Returns them, the number of records used, and an error behind them."""
         if not self.is_async:
             keys, values = self._ahead(chunk, max_records)
             if values:

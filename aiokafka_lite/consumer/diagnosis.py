@@ -60,10 +60,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerDiagnosis(Diagnosis):
-    """The diagnosis of a consumer.
-
-    ``partitions`` has the first 200 partitions; ``assigned`` is the number of all partitions.
-    """
+    """The diagnosis of a consumer. ``partitions`` has the first 200 partitions; ``assigned`` counts all."""
 
     group: GroupReport | None
     assigned: int

@@ -82,9 +82,7 @@ class _NextBatch:
         self._timeout = timeout
 
     async def take(self, take: Callable[[Reader], T | None]) -> T:
-        """Return the next batch, in the form that ``take`` makes. Raises StopAsyncIteration when the consumer is
-        closed.
-        """
+        """Wait for the next batch, as ``take`` makes it. Raises StopAsyncIteration when the consumer is closed."""
         core, reader = self._core, self._core.reader
         with core.reading(self):
             if self._timeout > 0 and not reader.is_full(self._max_records):
@@ -302,7 +300,7 @@ async def _poll_deserialized(
 
 
 async def _until_closed(core: ConsumerCore, awaitable: Awaitable[T]) -> T | None:
-    """Return the result while the consumer runs. Returns None if it is closed meanwhile, which ends an iteration."""
+    """Await the result while the consumer runs. Returns None if it is closed meanwhile, which ends an iteration."""
     try:
         return await core.service.while_running(awaitable)
     except IllegalStateError:

@@ -10,7 +10,7 @@ from ..cluster.client import Client
 from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
 from ..group.member_runner import MemberRunner
 from ..group.offsets import Offsets
-from ..net.metrics import LatencyMetrics
+from ..net.metrics import LatencyMetrics, RequestMetrics
 from ..net.traffic import RequestCounters
 from ..snapshot import BYTES, MILLISECONDS, SECONDS, Counter, Gauge, Latency, Pushed, Snapshot
 from ..types import IsolationLevel, TopicPartition
@@ -40,19 +40,6 @@ class PartitionMetrics(Snapshot):
         int, Counter("records.consumed", "Records of the partition that were returned to the program.")
     ]
     bytes_consumed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestMetrics(Snapshot):
-    """One kind of work for a group: commits, heartbeats or rebalances.
-
-    ``latency`` counts the successful calls, and ``failures`` the failed ones. ``last_success_ago`` is in seconds, None
-    before the first success.
-    """
-
-    latency: LatencyMetrics
-    failures: int
-    last_success_ago: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,26 +168,17 @@ def consumer_metrics(
 
 
 def group_metrics(group_id: str, offsets: Offsets, runner: MemberRunner | None, last_poll_ago: float) -> GroupMetrics:
-    member = None
+    member, now = None, loop_time()
     if runner is not None:
         member = MemberMetrics(
             state=runner.member.state.name,
             generation=runner.member.generation,
             assigned_partitions=len(runner.member.partitions.owned),
             last_poll_ago=last_poll_ago,
-            heartbeats=request_metrics(runner.heartbeats),
-            rebalances=request_metrics(runner.rebalances),
+            heartbeats=runner.heartbeats.snapshot(now),
+            rebalances=runner.rebalances.snapshot(now),
         )
-    return GroupMetrics(group_id=group_id, commits=request_metrics(offsets.commits), member=member)
-
-
-def request_metrics(counters: RequestCounters) -> RequestMetrics:
-    at = counters.last_success_at
-    return RequestMetrics(
-        latency=counters.latencies.snapshot(),
-        failures=counters.failures,
-        last_success_ago=None if at is None else loop_time() - at,
-    )
+    return GroupMetrics(group_id=group_id, commits=offsets.commits.snapshot(now), member=member)
 
 
 def lag_of(assigned: AssignedPartition, isolation: IsolationLevel) -> int | None:

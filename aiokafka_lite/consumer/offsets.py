@@ -71,7 +71,7 @@ def in_parts(timestamps: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPar
 def lookup_request(
     view: ClusterView, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
 ) -> ListOffsetsRequest:
-    """Return one request for partitions of one leader, by timestamps in milliseconds, or LATEST, EARLIEST."""
+    """Build one request for partitions of one leader, by timestamps in milliseconds, or LATEST, EARLIEST."""
     topics: dict[str, list[ListOffsetsRequestPartition]] = {}
     for partition, timestamp in timestamps.items():
         partition_view = view.partition(partition)
@@ -91,7 +91,7 @@ def lookup_request(
 
 
 def read_lookup(timestamps: Mapping[TopicPartition, int], response: ListOffsetsResponse) -> LookupAnswer:
-    """Return the answer by partition, for those in ``timestamps``.
+    """Read the answer by partition, for those in ``timestamps``.
 
     If the answer omits a partition, the broker does not know the partition. Each log has a first and a last offset. If
     one of these was requested and the answer has none, the offset is not available yet.
@@ -211,7 +211,7 @@ class _Lookup:
         return by_node
 
     def _check_lacking(self, partition: TopicPartition, topic: TopicView) -> str:
-        """Return the error text for a partition that metadata lacks. Raises UnknownTopic if newer metadata agrees."""
+        """Raise UnknownTopic if newer metadata lacks the partition too. Returns the error text otherwise."""
         why = f"topic {partition.topic!r} has {plural(len(topic.partitions), 'partition')}; there is no {partition}"
         if self._lacking_since is None:
             self._lacking_since = asyncio.get_running_loop().time()

@@ -277,7 +277,7 @@ class AssignedPartition:
         return batches
 
     def take_batches(self) -> list[FetchedBatch]:
-        """Return all fetched batches in packed form, to a reader that decodes them itself."""
+        """Take all fetched batches in packed form, to a reader that decodes them itself."""
         self._changed()
         return self.buffer.take_batches()
 

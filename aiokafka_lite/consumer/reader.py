@@ -198,7 +198,7 @@ class Reader:
             self._tracker.begin_iteration(self._served, chunk)
 
     def take(self, max_records: int, only: Only = None) -> list[Record]:
-        """Return up to ``max_records`` buffered records, of one or more partitions.
+        """Take up to ``max_records`` buffered records, of one or more partitions.
 
         There are fewer if the records have ``MAX_HEADERS`` headers in total, because a header costs as much as a
         record. There are also fewer if their batches have ``READ_BYTES``. Raises the error of a partition, unless there
@@ -221,7 +221,7 @@ class Reader:
         return records
 
     def take_batch(self, max_records: int) -> Batch | None:
-        """Return up to ``max_records`` of one partition; None if nothing is buffered. Raises the errors of ``take``."""
+        """Take up to ``max_records`` of one partition; None if nothing is buffered. Raises the errors of ``take``."""
         batches: list[Batch] = []
         rows_left = max_records
         headers = size = 0
@@ -243,10 +243,10 @@ class Reader:
         return joined(batches)
 
     def take_packed(self, max_records: int, max_bytes: int, decode: Callable[[list[PackedBatch]], R]) -> R | None:
-        """Return about ``max_records`` of one partition, made by ``decode`` of whole batches; None if there are none.
+        """Take about ``max_records`` of one partition, made by ``decode`` of whole batches; None if there are none.
 
-        ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. This method also raises
-        the errors of ``take``.
+        ``decode`` raises CorruptRecord with the offset of the batch that it cannot decode. This method also raises the
+        errors of ``take``.
         """
         self.settle()
         self.raise_error()
@@ -289,10 +289,7 @@ class Reader:
         return decoded
 
     def peek(self, only: Only = None) -> tuple[AssignedPartition, Chunk] | None:
-        """Return the next records and their partition, without taking them. None if there are none.
-
-        Raises the errors of ``take``.
-        """
+        """Return the next records and their partition, without taking them. Raises the errors of ``take``."""
         chunk = self._next(only)
         return None if chunk is None or self._served is None else (self._served, chunk)
 

@@ -93,10 +93,7 @@ class ReadingCore(SubscriptionObserver):
 
     @property
     def is_running(self) -> bool:
-        """Whether fetching may start tasks.
-
-        The client runs a moment longer than the component, and still reports changes then.
-        """
+        """Whether fetching may start tasks. The client ends a moment later, and still reports changes."""
         return self._is_fetching and self.service.state in (ServiceState.STARTING, ServiceState.RUNNING)
 
     def on_change(self) -> None:

@@ -135,7 +135,7 @@ def default_strategies() -> tuple[AssignmentStrategy, ...]:
 
 
 def checked_topics(topics: Names | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
-    """Return the distinct names, or the pattern. Raises ConfigurationError."""
+    """Check the names, and return them without duplicates, or the pattern. Raises ConfigurationError."""
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
             raise ConfigurationError(must_be("topics", "a pattern of text, not of bytes", topics))

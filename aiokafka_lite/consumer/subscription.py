@@ -46,9 +46,7 @@ class SubscriptionObserver:
         """Stop the iteration over decoded records, and store its position, because positions are about to change."""
 
     def on_moved(self, partitions: Sequence[TopicPartition]) -> None:
-        """Prepare for a move of these positions, by the user or by a reset. Later marks may be lower than earlier
-        ones.
-        """
+        """Prepare for a move of these positions by the user or a reset. Later marks may be lower than earlier ones."""
 
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         """Prepare for the removal of these partitions from the assignment."""

@@ -5,8 +5,8 @@
 
 from ..cluster.health import Health
 from ..cluster.metrics import ClientMetrics
-from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics, RequestMetrics
-from ..net.metrics import BrokerTraffic, LatencyMetrics
+from ..consumer.metrics import ConsumerMetrics, GroupMetrics, MemberMetrics, PartitionMetrics
+from ..net.metrics import BrokerTraffic, LatencyMetrics, RequestMetrics
 from ..processing.workers import WorkersMetrics
 from ..producer.metrics import ProducerMetrics, SenderMetrics, TransactionMetrics
 from ..share.metrics import ShareConsumerMetrics

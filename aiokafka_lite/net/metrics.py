@@ -28,6 +28,19 @@ class LatencyMetrics(Snapshot):
         return self.total / self.count if self.count else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMetrics(Snapshot):
+    """One kind of work for a group: commits, heartbeats or rebalances.
+
+    ``latency`` counts the successful calls, and ``failures`` the failed ones. ``last_success_ago`` is in seconds, None
+    before the first success.
+    """
+
+    latency: LatencyMetrics
+    failures: int
+    last_success_ago: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerTraffic(Snapshot):
     """The traffic with one broker, over all APIs and connections. Counters begin at 0 when the broker becomes known.

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .metrics import BrokerTraffic, LatencyMetrics
+    from .metrics import BrokerTraffic, LatencyMetrics, RequestMetrics
 
 RECENT = 1_000
 """The number of latencies that are kept, of each broker and of each kind of work."""
@@ -96,3 +96,9 @@ class RequestCounters:
         """Count a success of the request that was sent at ``began``. Both are the loop's times."""
         self.latencies.add(now - began)
         self.last_success_at = now
+
+    def snapshot(self, now: float) -> RequestMetrics:
+        from .metrics import RequestMetrics
+
+        ago = None if self.last_success_at is None else now - self.last_success_at
+        return RequestMetrics(latency=self.latencies.snapshot(), failures=self.failures, last_success_ago=ago)

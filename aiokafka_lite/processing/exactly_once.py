@@ -314,10 +314,7 @@ class ExactlyOnce(Generic[K, V]):
         return is_open
 
     async def _begin(self) -> bool:
-        """Begin the new transaction.
-
-        Returns False if its records are read again because the previous transaction failed.
-        """
+        """Begin the new transaction. Returns False if the previous one failed, and its records are read again."""
         transaction = self._open
         assert transaction is not None
         try:
@@ -353,10 +350,7 @@ class ExactlyOnce(Generic[K, V]):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Commit the open transaction, or abort it if that is not possible.
-
-        Raises an error if a repetition cannot help.
-        """
+        """Commit the open transaction, or abort it if that fails. Raises an error that a repetition cannot help."""
         async with self._finishing:
             await self._end()  # a transaction whose end was cancelled
             # The reader may have returned a batch while this waited for the lock.

@@ -156,10 +156,7 @@ class PartitionBatches:
         return batch, index, count
 
     def append_encoded(self, records: EncodedRecords, size: int) -> ProducerBatch:
-        """Add a sealed batch of encoded records behind all others.
-
-        ``size`` is the bytes of ``buffer_memory`` that the records use.
-        """
+        """Add a sealed batch of encoded records behind all others. ``size``: their bytes of ``buffer_memory``."""
         # The records of the open batch were accepted earlier, so that batch comes first.
         self.seal()
         batch = self._batches.encoded(self.topic_partition, self._now(), records)

@@ -64,10 +64,7 @@ class ProduceRequests:
             versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
 
     def make(self, in_flight: list[InFlightBatch], *, takes_topic_ids: bool) -> tuple[ProduceRequest, int | None]:
-        """Make the request. Returns it with the newest version that can carry it.
-
-        Topics without a known id need names.
-        """
+        """Make the request. Returns it with the newest version for it. Topics without a known id need names."""
         known_topics = self._client.view.topics
         topics: dict[str, ProduceRequestTopic] = {}
         transactional = self._transactional_id is not None

@@ -63,8 +63,7 @@ class TransactionalIds(ProducerIds):
 
     @property
     def needs_new_epoch(self) -> bool:
-        """Whether the next transaction cannot use this epoch. Never in generation 2, whose transactions have their
-        own."""
+        """Whether the next transaction cannot use this epoch. Never in generation 2, where each transaction has one."""
         return self._is_outdated and self.generation < 2
 
     def added(self, topic_partition: TopicPartition) -> None:

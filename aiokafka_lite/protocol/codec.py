@@ -104,9 +104,7 @@ def encoder(cls: type[Any], version: int) -> Encoder:
 
 
 def decoder(cls: type[Any], version: int) -> Decoder:
-    """Return the compiled decoder: ``decode(data, position) -> (message, end)``. It raises IndexError for truncated
-    data.
-    """
+    """Return the compiled decoder: ``decode(data, position) -> (message, end)``. Raises IndexError if cut off."""
     compiled = _decoders.get((cls, version))
     if compiled is None:
         compiled = _decoders[cls, version] = _compile_decoder(cls, version)
@@ -147,8 +145,7 @@ class PartDecoders(NamedTuple):
 
 
 def part_decoders(cls: type[Any], version: int, array: str) -> PartDecoders:
-    """Return the compiled decoders of a message without tagged fields; ``array`` names the field, an array of
-    structs."""
+    """Return the compiled decoders of a message without tagged fields; ``array`` is its array of structs."""
     compiled = _part_decoders.get((cls, version, array))
     if compiled is None:
         compiled = _part_decoders[cls, version, array] = _compile_parts(cls, version, array)

@@ -50,8 +50,7 @@ def _check_absent(source: Source, spec: Spec, label: str, where: str) -> None:
 
 
 def _differs(source: Source, spec: Spec, where: str) -> str:
-    """Return the condition that the value of a field differs from its default. A struct of numbers is compared
-    inline."""
+    """Return the condition that a field differs from its default. A struct of numbers is compared inline."""
     if isinstance(spec.item, type) and spec.wire == "struct" and spec.default is not None:
         specs: dict[str, Spec] = spec.item.specs  # type: ignore[attr-defined]
         if all(field.wire in FIXED for field in specs.values()):

@@ -268,8 +268,7 @@ class FrameSplitter:
         return frames
 
     def get_buffer(self) -> memoryview:
-        """Return the buffer for the next bytes of the stream, until ``received`` is called. Empty only if
-        ``starved``."""
+        """Return the buffer for the next bytes, until ``received`` is called. Empty only if ``starved``."""
         if self.error:
             raise self.error
         if self._large is not None:
@@ -403,7 +402,7 @@ class FrameSplitter:
         )
 
     def _check_size(self, size: int) -> ProtocolError | None:
-        """Return the error of a wrong size, else None.
+        """Check a size. Returns its error, or None.
 
         The first size of a stream is also compared with the first bytes of other protocols, which may be a size within
         the limit.

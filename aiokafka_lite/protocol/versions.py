@@ -48,9 +48,7 @@ class VersionTable:
         return " ".join(f"{key}:{first}-{last}" for key, (first, last) in sorted(self._ranges.items()))
 
     def offered(self, cls: type[Message]) -> Versions | None:
-        """Return the broker's versions of an API, even if this client supports none of them. None if the API is
-        missing.
-        """
+        """Return the broker's versions of an API, also of those that this client lacks; None if there are none."""
         return self._ranges.get(cls.api_key)
 
     def has_api(self, api_key: int) -> bool:
@@ -58,14 +56,11 @@ class VersionTable:
         return api_key in self._ranges
 
     def supports(self, feature: Since) -> bool:
-        """Return whether both sides support the version in which a feature begins:
-        ``supports(FetchRequest.TOPIC_IDS)``.
-        """
+        """Return whether both sides support the first version with a feature: ``supports(FetchRequest.TOPIC_IDS)``."""
         return self._both_support(feature.message, feature)
 
     def level(self, feature: str) -> int:
-        """Return the level of a finalized feature, such as ``transaction.version``. 0 if the cluster does not have
-        it."""
+        """Return the level of a finalized feature, such as ``transaction.version``. 0 if the cluster lacks it."""
         return self._features.get(feature, 0)
 
     def require(self, feature: Since, what: str) -> None:

@@ -38,9 +38,7 @@ def get_uvarint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
 
 
 def decode_error(name: str, version: int, size: int, error: Exception) -> ProtocolError:
-    """Return the error of a decoder (IndexError, struct.error, UnicodeDecodeError) for ``size`` bytes as a
-    ProtocolError.
-    """
+    """Convert the IndexError, struct.error or UnicodeDecodeError of a decoder for ``size`` bytes."""
     if isinstance(error, UnicodeDecodeError):
         return ProtocolError(f"{name} v{version}: a string is not UTF-8 ({error.reason})")
     return ProtocolError(f"{name} v{version}: {size} bytes end in the middle of the message")

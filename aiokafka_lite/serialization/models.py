@@ -67,9 +67,7 @@ class ModelDeserializer(Generic[T]):
         self._from_json = adapter_of(model).from_json
 
     def deserialize(self, topic: str, data: bytes, headers: tuple[Header, ...]) -> T:
-        """Convert from JSON. Raises the exception of the library, or ValueError, if the data is not an object of the
-        class.
-        """
+        """Convert from JSON. Raises the library's exception or ValueError if the data is not an object of the class."""
         return self._from_json(data)
 
 

@@ -37,8 +37,7 @@ def reader(model: Any) -> Read:
 
 
 def _reader(hint: Any, place: str, begun: dict[Any, Read]) -> Read:
-    """Return the function that reads a type. ``begun`` has the readers of classes, because a class may contain
-    itself."""
+    """Return the function that reads a type. ``begun`` has the readers of classes: a class may contain itself."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return lambda value, place: value

@@ -40,9 +40,7 @@ class AsyncSerializer(Protocol[T_contra]):
     Calls overlap: it may be called again before an earlier call has returned.
     """
 
-    async def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes:
-        """Return the bytes to write."""
-        ...
+    async def serialize(self, topic: str, data: T_contra, headers: list[Header]) -> bytes: ...
 
 
 AnySerializer = Serializer[object] | AsyncSerializer[object]
@@ -174,10 +172,7 @@ def is_async(serializer: AnySerializer) -> bool:
 
 
 class Serialization:
-    """The serializers of a producer.
-
-    ``plain_keys`` and ``plain_values``: no serializer was given, so bytes are not changed.
-    """
+    """The serializers of a producer. ``plain_keys``, ``plain_values``: without a serializer, bytes stay unchanged."""
 
     __slots__ = ("is_async", "key", "plain_keys", "plain_values", "value")
 

@@ -157,7 +157,7 @@ class AcquiredRecords:
         self.settled += _settled(ranges, kind)
 
     def _read(self, batch: RecordBatch, ranges: Sequence[_Range]) -> tuple[list[ShareRecord], int]:
-        """Return the records of these offsets, and the approximate number of bytes that they take."""
+        """Decode the records of these offsets. Returns them, and the approximate number of bytes that they take."""
         records: list[ShareRecord] = []
         size = batch.size
         partition, first = self._partition, ranges[0].first

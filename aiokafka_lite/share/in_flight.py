@@ -383,7 +383,7 @@ class InFlight:
     # Acknowledgements of the user.
 
     def find(self, record: AnyShareRecord) -> Acquisition:
-        """Return the acquisition of a returned record. Raises IllegalStateError if there is none."""
+        """Find the acquisition of a returned record. Raises IllegalStateError if there is none."""
         partition, offset, count = record[:2], record.offset, record.delivery_count
         # The newest acquisition first: after a lock has expired, the same record may have been acquired again.
         for acquisition in reversed(self._acquisitions):

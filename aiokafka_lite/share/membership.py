@@ -74,10 +74,7 @@ class ShareMembership:
         )
 
     async def run(self) -> None:
-        """Send heartbeats until ``leave``.
-
-        Raises the error if the coordinator refuses the member and a retry cannot help.
-        """
+        """Send heartbeats until ``leave``. Raises a refusal by the coordinator that a retry cannot help."""
         loop = asyncio.get_running_loop()
         backoff = self._client.retry_backoff()
         early = Backoff(EARLY, self.member.heartbeat_interval, jitter=0.0)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated
 
 from ..cluster.client import Client
-from ..cluster.metrics import ClientMetrics, client_metrics
-from ..consumer.metrics import RequestMetrics, request_metrics
-from ..net.metrics import LatencyMetrics
+from ..cluster.metrics import ClientMetrics, client_metrics, loop_time
+from ..net.metrics import LatencyMetrics, RequestMetrics
 from ..snapshot import BYTES, MILLISECONDS, SECONDS, Counter, Gauge, Latency, Pushed, Snapshot
 from .counters import ShareCounters
 from .in_flight import InFlight
@@ -132,7 +131,7 @@ def share_consumer_metrics(
         member_epoch=member.epoch,
         partitions_assigned=len(member.assignment),
         last_poll_ago=last_poll_ago,
-        heartbeats=request_metrics(membership.heartbeats),
+        heartbeats=membership.heartbeats.snapshot(loop_time()),
         rebalances=membership.rebalances,
         records_consumed=in_flight.taken,
         records_buffered=in_flight.buffered,

@@ -40,7 +40,7 @@ def fetch_request(
     acknowledged: Sequence[Acknowledgements],
     max_records: int,
 ) -> ShareFetchRequest:
-    """Return the next ShareFetch. It names the partitions that are added, and those with acknowledgements.
+    """Build the next ShareFetch. It names the partitions that are added, and those with acknowledgements.
 
     If the program takes fewer than ``max_fetch_records`` records within a lock, the broker acquires no more than
     ``max_records``: whole batches would be too many.
@@ -80,7 +80,7 @@ def fetch_request(
 def acknowledge_request(
     group_id: str, member_id: str, epoch: int, acknowledged: Sequence[Acknowledgements]
 ) -> ShareAcknowledgeRequest:
-    """Return the next ShareAcknowledge; with the epoch FINAL it also ends the session."""
+    """Build the next ShareAcknowledge; with the epoch FINAL it also ends the session."""
     by_topic: dict[bytes, list[ShareAcknowledgeRequestPartition]] = {}
     for key, batches in _batches(acknowledged).items():
         by_topic.setdefault(key.topic_id, []).append(

@@ -359,7 +359,7 @@ def _warn_if_slow(batch: int, tasks: Sequence[Prepared]) -> None:
 
 
 def _check_decided(batch: int, tasks: Sequence[Prepared], newest: _Marker | None) -> bool:
-    """Return whether the newest decision of the query is about this batch.
+    """Check whether the newest decision of the query is about this batch.
 
     Raises IllegalStateError if it is about a later batch, or about another number of tasks (rules 4 and 6).
     """
@@ -378,7 +378,7 @@ def _check_decided(batch: int, tasks: Sequence[Prepared], newest: _Marker | None
 async def _former_transactions(
     admin: Admin, query: str, tasks: Sequence[Prepared], newest: _Marker | None
 ) -> list[str]:
-    """Return the transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
+    """Look up the transactional ids of the query with an open transaction that no task of this run holds (rule 7)."""
     own_ids = {task.place.transactional_id for task in tasks if task.topic is not None}
     of_query = re.compile(re.escape(query) + "-[0-9]+")
     try:
@@ -462,7 +462,7 @@ async def _read_marker(admin: Admin, group: str, topics: Collection[str]) -> _Ma
 
 
 async def _read_markers(admin: Admin, groups: Sequence[str], topics: Collection[str]) -> dict[str, _Marker | None]:
-    """Return the newest marker of each group. The topics of a query may change, so a group may have several markers.
+    """Read the newest marker of each group. The topics of a query may change, so a group may have several markers.
 
     Waits for the end of the transactions that commit markers of these groups. A broker finds an open transaction with
     the first marker of a group only if the request names its partition. So the first request names ``topics``, the
@@ -504,7 +504,7 @@ def _check_same(place: Place, marker: _Marker | None, counted: _Counted) -> None
 
 
 def _leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
-    """Return a started admin client, which all tasks of this process with the same properties share."""
+    """Return a lease of the started admin client that all tasks of this process with the same properties share."""
     settings = properties.settings(client_settings)
 
     def make() -> Admin:

@@ -40,8 +40,7 @@ main()
 
 @cache
 def worker_python() -> str:
-    """Return the path of a script that starts this interpreter, or of the interpreter itself if a script cannot
-    work."""
+    """Return the path of a script that starts this interpreter, or of the interpreter if a script cannot work."""
     spec = find_spec("pyspark")
     if os.name != "posix" or spec is None or spec.origin is None or not Path(spec.origin).exists():
         return sys.executable  # PySpark itself comes from the zip

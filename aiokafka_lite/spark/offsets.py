@@ -63,8 +63,7 @@ def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
 
 
 def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
-    """Return the offsets of a checkpoint. Raises ConfigurationError unless this source or Spark's connector wrote
-    it."""
+    """Parse the offsets of a checkpoint. Raises ConfigurationError unless this or Spark's connector wrote it."""
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in json.items():
         if topic == START or topic.startswith(f"{TOPIC_ID}:"):

@@ -247,10 +247,7 @@ def _without_effect(names: set[str]) -> list[str]:
 
 
 def is_read(options: Mapping[str, str]) -> bool:
-    """Return whether these options are for a read.
-
-    Before Spark makes a reader or a writer, the kind of the query is not known.
-    """
+    """Return whether these options are for a read. Spark does not say so before it makes a reader or writer."""
     return any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in options)
 
 
@@ -440,9 +437,7 @@ class _Given:
         return forms[name](text)
 
     def bound(self, end: Literal["starting", "ending"], default: Edge) -> Bound:
-        """Return the bound at which reading begins or ends. One time overrides times by partition; times override
-        offsets.
-        """
+        """Return where reading begins or ends. One time overrides times by partition; times override offsets."""
         unmatched = Unmatched.LATEST if end == "ending" else self._unmatched()
         if (text := self.text(f"{end}Timestamp")) is not None:
             return Timestamps(bounds.timestamp(f"{end}Timestamp", text), unmatched)

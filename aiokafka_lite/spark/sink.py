@@ -165,7 +165,7 @@ _checked_topics: set[Target] = set()
 
 
 def _checked(options: Write, schema: StructType) -> Target:
-    """Return the target, after all checks that the driver can make. A process looks up each topic once."""
+    """Make the target, after all checks that the driver can make. A process looks up each topic once."""
     target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
     check_schema(schema, needs_topic=options.topic is None)
     if target not in _checked_topics:

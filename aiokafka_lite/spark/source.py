@@ -83,7 +83,7 @@ def input_partitions(unread: list[Range], read: Read) -> list[InputPartition]:
 
 
 def read_task(read: Read, columns: tuple[str, ...], partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a task as Arrow record batches, in an executor's worker."""
+    """Read the rows of a task as Arrow record batches, in an executor's worker."""
     if not isinstance(partition, TaskPartition):
         return  # for a batch without records, Spark passes an empty partition of its own
     loop = worker_loop()
@@ -142,10 +142,7 @@ class BatchReader(DataSourceReader):
         return ranges(start, end, topic_ids)
 
     def _check_start(self, planner: Planner, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Check the user's starting offsets.
-
-        If a starting offset is after the end of the log, it is wrong, or its records were lost.
-        """
+        """Check the starting offsets. If one is after the end of the log, it is wrong, or its records were lost."""
         latest = planner.latest(partition for partition, offset in end.items() if offset < start[partition])
         for partition, offset in latest.items():
             if start[partition] <= offset:
@@ -219,10 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """Return the limit that the options give.
-
-        A trigger may have a limit of its own, which Spark passes to ``latestOffset``.
-        """
+        """Return the limit that the options give. Spark passes a limit of the trigger to ``latestOffset``."""
         if self._read.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._read.max_offsets_per_trigger)
         if self._read.min_offsets_per_trigger is not None:
@@ -329,8 +323,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Return whether there are fewer offsets than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not
-        passed."""
+        """Return whether offsets are fewer than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not passed."""
         least = self._read.min_offsets_per_trigger
         if least is None or self._target is not None or self._last_trigger is None:
             return False  # availableNow gets no further records; the first trigger never waits

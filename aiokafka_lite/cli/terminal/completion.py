@@ -24,8 +24,7 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def partitions(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics that begin with the typed text; after a colon, the partitions of the topic, as in
-    ``orders:0``."""
+    """Return the topics that begin with the typed text; after a colon, partitions of a topic: ``orders:0``."""
     topic, colon, _ = incomplete.partition(":")
 
     async def ask(admin: Admin) -> list[str]:
@@ -82,7 +81,7 @@ def properties(incomplete: str) -> list[str]:
 
 
 async def every_group(admin: Admin) -> list[str]:
-    """Return the names of all groups except share groups, which have commands of their own."""
+    """List the names of all groups except share groups, which have commands of their own."""
     # Without a filter of types, because a broker may refuse a type that it does not know.
     return [group.group_id for group in await admin.groups.list() if group.type.value != "Share"]
 

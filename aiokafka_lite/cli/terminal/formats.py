@@ -58,9 +58,7 @@ _NAMES = tuple(map(str, Format))
 
 
 def formatter(line: Line) -> Callable[[Batch], bytes]:
-    """Return the function that prints the records of a batch: as lines with a newline at the end, or by a format
-    string.
-    """
+    """Return the function that prints the records of a batch: as lines with newlines, or by a format string."""
     if line.format is Format.JSON:
         from .json_lines import to_json_lines
 

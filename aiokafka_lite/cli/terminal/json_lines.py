@@ -23,10 +23,7 @@ _MEMBERS = {*_WRITTEN, "topic", "offset", "timestamp_type"}
 
 
 class JsonRecord(NamedTuple):
-    """A record to write. Without a partition, the partitioner chooses one.
-
-    Without a timestamp, the time of the send is used.
-    """
+    """A record to write. Without a partition, the partitioner chooses. Without a timestamp, the send sets it."""
 
     key: bytes | None
     value: bytes | None

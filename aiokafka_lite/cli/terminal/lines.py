@@ -18,7 +18,7 @@ class LineSplitter:
         self._tail_size = 0
 
     def feed(self, block: bytes) -> bytes:
-        """Return the lines that this block completes, each with its newline."""
+        """Add a block. Returns the lines that it completes, each with its newline."""
         end = block.rfind(b"\n") + 1
         whole = b""
         if end:
@@ -37,7 +37,7 @@ class LineSplitter:
             raise RecordTooLarge(ErrorCode.MESSAGE_TOO_LARGE, reason=text)
 
     def end(self) -> bytes:
-        """Return the last line, with a newline added; empty if a newline ended it."""
+        """End the input. Returns the last line, with a newline added; empty if a newline ended it."""
         return b"".join([*self._tail, b"\n"]) if self._tail else b""
 
 
@@ -50,7 +50,7 @@ class Lines:
         self._over = False
 
     async def next(self, count: int) -> bytes | None:
-        """Return the next lines, each with a newline. Empty while a line is incomplete, None at the end.
+        """Read the next lines, each with a newline. Empty while a line is incomplete, None at the end.
 
         ``count`` lines came before. Raises RecordTooLarge for a line that is too long. Cancelling loses no bytes.
         """

@@ -187,14 +187,12 @@ def rich_table(part: Part, width: int) -> RichTable:
 
 
 def _folded(heading: str, width: int) -> str:
-    """Return the heading on two lines if it is wider than its column, so that a table of many columns fits a
-    terminal."""
+    """Fold a heading that is wider than its column, so that a table of many columns fits a terminal."""
     return heading if len(heading) <= width else "-\n".join(heading.rsplit("-", 1))
 
 
 def style_of(heading: str, cell: Cell) -> str:
-    """Return the colour of a cell on a terminal: what needs attention stands out. rich leaves colours out for
-    NO_COLOR."""
+    """Return the colour of a cell: what needs attention stands out. rich leaves colours out for NO_COLOR."""
     if heading in ("LAG", "HIGHEST", "LAG-PER-SECOND") and isinstance(cell, int | float):
         return "red" if cell > 0 and heading == "LAG-PER-SECOND" else "yellow" if cell > 0 else "green"
     if heading == "STATE":
@@ -217,8 +215,7 @@ def text_of(cell: Cell) -> str:
 
 
 def _line_text(cell: Cell) -> str:
-    """Return the text of ``text_of`` with tabs and line breaks escaped, so that the cell stays one column of one
-    line."""
+    """Return the text of a cell with tabs and line breaks escaped: the cell stays one column of one line."""
     return text_of(cell).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 

@@ -47,7 +47,7 @@ def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]
 
 
 async def partitions_of(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions that the texts name, each once, in order. Raises the error of a missing partition.
+    """Look up the partitions that the texts name, each once, in order. Raises the error of a missing partition.
 
     A user who may not describe a topic can still name its partitions: they are not checked.
     """

@@ -50,7 +50,7 @@ async def check_topics(
 
 
 async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
-    """Return the errors of topics. The error of a topic that does not exist suggests the nearest existing name.
+    """Suggest the nearest existing name in the error of each topic that does not exist.
 
     If the names cannot be listed, the errors are returned as they are: the command has its result already.
     """
@@ -68,9 +68,9 @@ async def explained(admin: Admin, failed: Mapping[Any, KafkaError]) -> dict[Any,
 
 
 async def explained_groups(admin: Admin, failed: Mapping[str, KafkaError]) -> dict[str, KafkaError]:
-    """Return the errors of groups. The error of a group that does not exist suggests the nearest existing name.
+    """Suggest the nearest existing name in the error of each group that does not exist.
 
-    If the groups cannot be listed, the errors are returned as they are: the command has its result already.
+    If the groups cannot be listed, the errors stay as they are.
     """
     missing = {
         name

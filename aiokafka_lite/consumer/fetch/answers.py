@@ -174,9 +174,7 @@ class FetchAnswers:
                 self._fail(assigned, code)
 
     def _is_former_leader(self, assigned: AssignedPartition) -> bool:
-        """Return whether metadata has an older leader epoch than the last fetched record, so that this leader may be
-        replaced.
-        """
+        """Return whether this leader may be replaced: metadata has an older epoch than the last fetched record."""
         partition, now, read_epoch = assigned.partition, self._now(), assigned.buffer.end_epoch
         view = self._client.view.partition(partition)
         if view is None or view.leader_epoch is None or read_epoch is None or view.leader_epoch >= read_epoch:
@@ -220,10 +218,7 @@ class FetchAnswers:
             assigned.fail(error)
 
     def fail_too_large(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Fail these partitions, because their response is larger than the client accepts.
-
-        A retry cannot help.
-        """
+        """Fail these partitions, because their response is larger than the client accepts. A retry cannot help."""
         limit = self._client.config.max_response_size
         for assigned in partitions:
             why = f"{assigned.partition}: broker {self._node_id} answers with more than max_response_size={limit} bytes"
@@ -400,7 +395,7 @@ class FetchAnswers:
 
 
 async def _copied(data: Buffer) -> Buffer:
-    """Return a copy of the records, made in one turn of the loop for each ``TURN_BYTES``."""
+    """Copy the records, in one turn of the loop for each ``TURN_BYTES``."""
     if len(data) <= TURN_BYTES:
         return bytes(data)
     copy = memoryview(mapped(len(data)))  # a bytearray would be filled with zeros first

@@ -140,8 +140,7 @@ class FetchPlanner:
         )
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> PlannedPartition | None:
-        """Return the requested partition that an answer names: by the topic's id, before Fetch v13 by the topic's
-        name."""
+        """Find the requested partition that an answer names: by the topic's id, before Fetch v13 by its name."""
         name = topic if topic_id == ZERO_UUID else self._view.topic_names.get(topic_id, "")
         planned = self._by_topic.get(name, {}).get(partition)
         return None if planned is None or planned.key is None else planned

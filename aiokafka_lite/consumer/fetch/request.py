@@ -59,7 +59,7 @@ def fetch_request(
     rack: str = "",
     with_epochs: bool = True,
 ) -> FetchRequest:
-    """Return the request for the differences that the session names; ``max_wait`` in seconds.
+    """Build the request for the differences that the session names; ``max_wait`` in seconds.
 
     ``with_epochs``: name the last fetched epochs, so that the broker compares logs (v12 and newer).
     """
@@ -97,7 +97,7 @@ def fetch_request(
 
 
 def end_session_request(session_id: int, config: ConsumerConfig) -> FetchRequest:
-    """Return the request to drop a fetch session."""
+    """Build the request to drop a fetch session."""
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

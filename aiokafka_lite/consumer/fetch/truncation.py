@@ -37,7 +37,7 @@ class TruncationCheck:
 
 
 def checks_of(planner: FetchPlanner, view: ClusterView) -> list[TruncationCheck]:
-    """Return the partitions of a fetch that were read under another leader than the present one.
+    """Find the partitions of a fetch that were read under another leader than the present one.
 
     If no record was read yet, for example after a seek, there is nothing to compare with the present leader's log.
     There is no check either if a leader has just named the offset: the check could then repeat without end.
@@ -80,7 +80,7 @@ def epochs_request(checks: Iterable[TruncationCheck]) -> OffsetForLeaderEpochReq
 def read_epochs(
     response: OffsetForLeaderEpochResponse,
 ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
-    """Return the answer by partition."""
+    """Read the answer, by partition."""
     return {
         TopicPartition(topic.topic, partition.partition): partition
         for topic in response.topics

@@ -118,7 +118,7 @@ class ClaimReader:
         self._subscription.change([self.assigned], lambda assigned: assigned.seek(offset), moves=True)
 
     async def next_record(self, deserializing: Deserializing | None) -> Record:
-        """Return the next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
+        """Wait for the next record, when ``current`` is exhausted. Raises StopAsyncIteration at the end of the session.
 
         Raises IllegalStateError in a forked process.
         """

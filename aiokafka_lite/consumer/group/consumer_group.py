@@ -251,7 +251,7 @@ class ErrorQueue:
         self._changed.set()
 
     async def next(self) -> KafkaError | None:
-        """Return the next error; None if there is none and the group is closed. A cancelled call loses no error."""
+        """Wait for the next error; None if there is none and the group is closed. A cancelled call loses no error."""
         while not self._errors:
             if self.is_closed:
                 return None

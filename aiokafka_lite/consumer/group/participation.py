@@ -27,10 +27,7 @@ def begin_offsets(offsets: Offsets, subscription: Subscription, partitions: Sequ
 
 
 class Participation:
-    """The group's offsets, and the tracker of processed records. Owner: the consumer.
-
-    It is the ``Marking`` of its offsets.
-    """
+    """The group's offsets, whose ``Marking`` it is, and the tracker of processed records. Owner: the consumer."""
 
     offsets: Offsets
 
@@ -51,10 +48,7 @@ class Participation:
         """Start the tasks. The consumer's client must be connected."""
 
     async def close(self, leave_group: bool | None) -> None:
-        """Commit the marked offsets and, as a member, leave.
-
-        With ``leave_group=None``, a member leaves unless it is static.
-        """
+        """Commit the marked offsets and, as a member, leave. With None, a member leaves unless it is static."""
 
     def metadata(self, identity: Identity = NO_MEMBER) -> GroupMetadata:
         """Return the identity for a transaction."""

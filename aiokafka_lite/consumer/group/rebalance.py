@@ -59,10 +59,7 @@ class RebalanceHandle:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The present assignment.
-
-        In ``on_assigned`` it has the new partitions, in ``on_revoked`` still the revoked ones.
-        """
+        """The present assignment: in ``on_assigned`` with the new partitions, in ``on_revoked`` with the revoked."""
         return self._consumer.assignment
 
     def seek(self, partition: TopicPartition, offset: int) -> None:

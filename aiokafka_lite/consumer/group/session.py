@@ -67,10 +67,7 @@ class ConsumerGroupSession:
 
     @property
     def generation_id(self) -> int:
-        """The generation of the group.
-
-        It may grow during a session, if a rebalance revokes no partition of this member.
-        """
+        """The generation of the group. It may grow in a session, if a rebalance revokes no partition of this member."""
         return self._runner.member.generation
 
     def group_metadata(self) -> GroupMetadata:
@@ -108,10 +105,7 @@ class ConsumerGroupSession:
         return self._cancelled.is_set()
 
     async def wait_cancelled(self, *, timeout: float | None = None) -> bool:
-        """Wait until the session is about to end.
-
-        Returns False after ``timeout`` seconds (by default, without a limit).
-        """
+        """Wait until the session is about to end. Returns False after ``timeout`` seconds; None is no limit."""
         check_timeout(timeout)
         with anyio.move_on_after(timeout):
             await self._cancelled.wait()

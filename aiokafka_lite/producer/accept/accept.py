@@ -162,10 +162,7 @@ class Acceptor:
     async def _serialized(
         self, topic: str, key: object, value: object, headers: tuple[Header, ...], turn: asyncio.Future[None]
     ) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
-        """Wait for the record's turn.
-
-        Returns key and value as bytes, and the headers, which serializers may have changed.
-        """
+        """Wait for the record's turn. Returns key and value as bytes, and the headers, which serializers may change."""
         bound = self._max_block
 
         async def serialized() -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:

@@ -129,8 +129,7 @@ class HotPath:
         return PreparedRecord(topic, key, value, headers, partition, timestamp, size, surplus)
 
     def append(self, record: PreparedRecord) -> Delivery:
-        """Append a record whose bytes of ``buffer_memory`` were taken after a wait; they are released if this
-        raises."""
+        """Append a record whose bytes of ``buffer_memory`` were taken after a wait. Releases them if it raises."""
         return self._append(*record)
 
     def _append(

@@ -251,10 +251,7 @@ class ManyAcceptor:
         return charges
 
     async def _reserve(self, charge: int, target: TopicProducer, partition: int | None) -> bool:
-        """Take the bytes of ``buffer_memory``.
-
-        Returns False if the topic was deleted, or lost the partition, meanwhile.
-        """
+        """Take the bytes of ``buffer_memory``. Returns False if the topic was deleted, or lost the partition."""
         budget = self._memory.budget
         if budget.try_acquire(charge):
             return True

@@ -102,9 +102,7 @@ class DefaultPartitioner:
         return sticky if sticky < count else self._switch(topic, view)
 
     def of_keys(self, keys: list[bytes], count: int) -> list[int]:
-        """Return the partition of each key, out of ``count`` partitions, without a call of Python code for a cached
-        key.
-        """
+        """Return the partition of each key, out of ``count`` partitions, without Python code for a cached key."""
         cached = not _HASHES_EACH_KEY and max(map(len, keys), default=0) <= CACHED_SIZE
         return list(map(self._cached if cached else partition_for_key, keys, repeat(count)))
 

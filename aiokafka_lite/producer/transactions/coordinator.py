@@ -132,10 +132,7 @@ class CoordinatorClient:
     # Requests to the coordinator of the transactional id.
 
     async def initialize(self, present: ProducerIdAndEpoch | None = None) -> None:
-        """Get the producer id, or a newer epoch than the epoch of ``present``.
-
-        The coordinator ends an open transaction first.
-        """
+        """Get a producer id, or a newer epoch than that of ``present``. This ends an open transaction first."""
 
         def build(versions: VersionTable) -> InitProducerIdRequest:
             if present is not None and not versions.supports(InitProducerIdRequest.EPOCH_BUMP):

@@ -139,7 +139,6 @@ def init_request(
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Return the request that adds partitions to a transaction of generation 1."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -153,7 +152,7 @@ def add_partitions_request(
 def read_added(
     partitions: Iterable[TopicPartition], response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the error code of each partition."""
+    """Read the error code of each partition."""
     codes = {
         TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)
         for topic in response.results_by_topic_v3_and_below
@@ -195,7 +194,7 @@ def pending_offsets_request(
 
 
 def read_pending(response: OffsetFetchResponse) -> ErrorCode:
-    """Return UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
+    """Read UNSTABLE_OFFSET_COMMIT if an offset of a partition is pending, otherwise the code of the group."""
     codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
     if ErrorCode.UNSTABLE_OFFSET_COMMIT in codes:
         return ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -239,7 +238,7 @@ def offsets_request(
 def read_offsets(
     offsets: Iterable[TopicPartition], response: TxnOffsetCommitResponse
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the error code of each offset."""
+    """Read the error code of each offset."""
     codes = {
         TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for topic in response.topics

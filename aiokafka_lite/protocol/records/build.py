@@ -150,8 +150,7 @@ class BatchBuilder:
         leader_epoch: int = -1,
         base_offset: int = 0,
     ) -> bytearray:
-        """Return the encoded batch. No record can be added after it. Building again with other ids only changes the
-        header.
+        """Encode the batch. No record can be added after it. Building again with other ids only changes the header.
 
         Records that compression does not make smaller stay uncompressed. They are not copied: the result is the
         builder's own buffer, which the next ``build`` changes. Raises ConfigurationError for snappy if cramjam is

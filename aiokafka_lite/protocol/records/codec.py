@@ -359,9 +359,7 @@ def decode_headers(
 
 
 def end_of_records(data: Buffer, count: int, position: int = 0) -> int:
-    """Return the end of the last of ``count`` records, by their lengths alone. Raises IndexError if a record begins
-    after the end.
-    """
+    """Return the end of ``count`` records, by their lengths alone. Raises IndexError if the data ends early."""
     for _ in range(count):
         length = data[position]
         position += 1

@@ -27,8 +27,7 @@ def decode_lists(
     first_delta: int,
     max_headers: int,
 ) -> Decoded | None:
-    """Return the result of ``codec.decode_records``, without decoded headers. None if the caller must decode the
-    records.
+    """Decode as ``codec.decode_records`` does, without decoded headers. None if the caller must decode the records.
 
     ``max_headers`` bounds the headers of all records together.
     """

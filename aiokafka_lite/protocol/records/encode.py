@@ -83,7 +83,7 @@ def _append_large(buffer: bytearray, limit: int, before: bytes, value: Buffer, a
 
 
 def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Return the headers of one record, with their count in front. Pairs are tuples, values are bytes.
+    """Encode the headers of one record, with their count in front. Pairs are tuples, values are bytes.
 
     Compiled code may refuse other types.
     """

@@ -69,7 +69,7 @@ def checksum(data: memoryview) -> int:
 
 
 def decode_message(data: memoryview, max_decompressed_size: int, max_records: int) -> Iterator[RecordColumns]:
-    """Yield the record of a message, or the records of a compressed wrapper in chunks of at most ``max_records``.
+    """Decode the record of a message, or the records of a compressed wrapper in chunks of at most ``max_records``.
 
     Raises CorruptRecord if it is malformed, or has more than ``MAX_MESSAGES`` messages.
     """
@@ -115,9 +115,7 @@ def _decode_wrapped(wrapper: MessageHeader, messages: bytes, max_records: int) -
 
 
 def _base_offset(wrapper: MessageHeader, messages: bytes) -> int:
-    """Return the number to add to the offsets of the inner messages. It depends on the last message, so all are
-    visited.
-    """
+    """Return the number to add to the offsets of the inner messages. It depends on the last one, so all are read."""
     position = count = first = last = 0
     end = len(messages) - _OVERHEAD
     while position <= end:

@@ -26,9 +26,7 @@ def partitions_for_keys(keys: Any, count: int) -> numpy.typing.NDArray[Any]:
 
 
 def edges_of(column: Any) -> numpy.typing.NDArray[Any]:
-    """Return the start of each entry of a binary or large binary column of Arrow in its data, and the end of the last
-    one.
-    """
+    """Return the start in the data of each entry of a (large) binary column of Arrow, and the end of the last."""
     np, types = extra("numpy"), extra("pyarrow").types
     kind = np.int64 if types.is_large_binary(column.type) else np.int32
     offsets = column.buffers()[1]

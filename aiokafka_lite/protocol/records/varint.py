@@ -12,7 +12,7 @@ _CACHED_BELOW = 8192  # the numbers that fit in two bytes
 
 
 def encode_varint(number: int) -> bytes:
-    """Return the zigzag encoding of an integer of up to 64 bits. Raises ValueError for a larger one."""
+    """Encode an integer of up to 64 bits in zigzag form. Raises ValueError for a larger one."""
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{number} does not fit in 64 bits")
     rest = number << 1 if number >= 0 else ~(number << 1)

@@ -21,9 +21,7 @@ class Derivation:
 
 
 def derive(derivation: Derivation) -> bytes:
-    """Return the key. Takes about a millisecond per thousand iterations; may run in a thread, because it releases the
-    GIL.
-    """
+    """Derive the key. Takes about 1 ms per 1,000 iterations; may run in a thread: it releases the GIL."""
     return hashlib.pbkdf2_hmac(derivation.hash_name, derivation.password, derivation.salt, derivation.iterations)
 
 
@@ -58,7 +56,5 @@ LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """Return a broker's text in an error of the login: printable and short. It may still have secrets; see
-    ``redaction``.
-    """
+    """Return a broker's text for an error: printable and short. It may still have secrets; see ``redaction``."""
     return harmless(text, LONGEST_QUOTE)

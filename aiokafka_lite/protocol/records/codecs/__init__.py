@@ -91,8 +91,7 @@ def joining(codec: str, pieces: Iterator[bytes], max_size: int) -> Generator[Non
 
 
 def max_blocks(max_size: int) -> int:
-    """Return the number of blocks that a stream may have. Real blocks have at least 32 KiB, and each costs Python
-    code."""
+    """Return how many blocks a stream may have. Real blocks have at least 32 KiB, and each costs Python code."""
     return 1024 + max_size // 1024
 
 

@@ -115,10 +115,7 @@ def column_names(names: Sequence[str] | None, *, headers: bool) -> list[str]:
 
 
 def repeated(value: str | int, count: int, kind: Any) -> Any:
-    """Return a column of one value.
-
-    It is a view of a longer column that is kept, because each record batch has several such columns.
-    """
+    """Return a column of one value: a view of a longer column, which many columns of record batches share."""
     if count > _KEPT_ROWS:
         return _new_column(value, count, kind)
     # Powers of two, so that a few kept columns serve all sizes.

@@ -302,7 +302,7 @@ class _PackedRecords:
         return repeated
 
     def _find_starts(self) -> Numbers:
-        """Return the position of each record in the data. This is the only loop over records."""
+        """Find the position of each record in the data. This is the only loop over records."""
         data = bytes(self.data)
         starts: list[int] = []
         position = 0

@@ -104,9 +104,7 @@ class Rows:
         return next((number for number in row_partitions if number not in partitions), None)
 
     def take(self, indexes: Numbers) -> Rows:
-        """Select the rows with these indexes, in that order, without their partitions. Use the result only for
-        encoding.
-        """
+        """Select the rows with these indexes, in that order, for encoding only: without their partitions."""
         rows = object.__new__(Rows)
         rows._topic, rows._now, rows.count = self._topic, self._now, len(indexes)
         rows.values, rows.keys, rows.headers = self.values, self.keys, self.headers
