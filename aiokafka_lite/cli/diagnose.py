@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..admin import Admin, ApiSupport, ClusterDescription, TopicDescription
+from ..cluster.bootstrap import Address
 from ..cluster.diagnosis import software
 from ..errors import KafkaError
 from ..types import Node
@@ -120,8 +121,7 @@ async def _newest(admin: Admin, node_id: int) -> dict[str, int | None]:
 
 
 def _address(node: Node) -> str:
-    host = f"[{node.host}]" if ":" in node.host else node.host
-    return f"{host}:{node.port}"
+    return str(Address(node.host, node.port))
 
 
 def _brokers(nodes: Sequence[Node], probes: Sequence[Probe]) -> Table:

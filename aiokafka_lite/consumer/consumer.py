@@ -62,8 +62,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
     the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
-    ``assign``, ``seek`` and ``pause`` may be called before the start. Records that are written after the start are
-    read.
+    ``assign``, ``seek`` and ``pause`` may be called before the start. Records written after the start are read.
 
     With a ``key_deserializer`` or ``value_deserializer``, which may be functions of the bytes alone, records contain
     the deserialized objects; ``batches`` always has bytes. ``on_deserialization_error`` decides about a record for

@@ -154,13 +154,12 @@ class PositionCalls:
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the lag of these partitions, or of all: the offsets from the position to the end that the isolation
-        level shows.
+        """Return the lag of these partitions, or of all: the offsets from the position to the visible end.
 
-        For partitions that are being fetched, the end is known from the last answer. For all other partitions, such as
-        paused ones, the leaders are asked. Offsets that compaction or transactions removed from the log count as well.
-        Raises the errors of ``position`` and ``end_offsets``. ``timeout`` (``api_timeout`` by default) bounds the whole
-        call, in seconds.
+        The isolation level decides which end is visible. For partitions that are being fetched, the end is known from
+        the last answer. For all other partitions, such as paused ones, the leaders are asked. Offsets that compaction
+        or transactions removed from the log count as well. Raises the errors of ``position`` and ``end_offsets``.
+        ``timeout`` (``api_timeout`` by default) bounds the whole call, in seconds.
         """
         self._core.service.check()
         targets = self._select(partitions)

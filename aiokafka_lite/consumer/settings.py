@@ -126,8 +126,7 @@ def default_strategies() -> tuple[AssignmentStrategy, ...]:
     """Return the defaults of Java's client: range and cooperative-sticky, so that a group can move to the second.
 
     Then roundrobin, the only default of aiokafka, so that a group of aiokafka can be moved member by member. Other
-    groups are not affected: the coordinator chooses the strategy that most members prefer, among those that all members
-    have.
+    groups are not affected: the coordinator chooses what most members prefer, among the strategies of all.
     """
     from ..group.strategies import CooperativeStickyStrategy, RangeStrategy, RoundRobinStrategy
 

@@ -172,8 +172,7 @@ class Subscription:
     ) -> list[AssignedPartition]:
         """Assign more partitions that metadata lists, here or at the leader of the group. Each has a new state.
 
-        ``prepare`` is called with each state before it is in the assignment. ``reset`` is by default the policy of the
-        subscription.
+        ``prepare`` is called with each state before it is in the assignment. ``reset`` is by default its policy.
         """
         self.observer.settle()
         added: list[AssignedPartition] = []

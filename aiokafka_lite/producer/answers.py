@@ -147,8 +147,7 @@ class Answers:
     ) -> None:
         """Deliver a batch that the broker has written.
 
-        ``log_append_time`` is in milliseconds, -1 if the broker sets none; ``log_start_offset`` is -1 if it is not
-        known.
+        ``log_append_time`` is in milliseconds, -1 if the broker sets none; ``log_start_offset`` is -1 if unknown.
         """
         partition, batch = in_flight
         following = partition.delivered(batch)

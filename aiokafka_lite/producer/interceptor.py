@@ -39,8 +39,7 @@ class ProducerInterceptor(Protocol):
         ...
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None, headers: Sequence[Header]) -> None:
-        """Handle a record that is acknowledged or has failed. Called once for each record that went through
-        ``on_send``.
+        """Handle a record that is acknowledged or has failed. Called once for each record of ``on_send``.
 
         With an error, ``metadata`` has the topic and offset -1, and partition -1 if no partition was chosen yet.
         ``headers`` are those of the record (KIP-512), and empty if the record failed because they were wrong. A

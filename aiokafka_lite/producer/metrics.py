@@ -43,8 +43,7 @@ class TransactionMetrics(Snapshot):
 
     ``state`` is the name of a state in docs/states.md, ``generation`` the generation of the protocol: 2 with KIP-890.
     ``coordinator`` is None while it is not known. ``open_for`` is the age of the open transaction in seconds, None if
-    there is none, and ``partitions`` the number of partitions that it writes to. ``committed`` and ``aborted`` count
-    transactions.
+    there is none, and ``partitions`` the number of its partitions. ``committed`` and ``aborted`` count transactions.
     """
 
     transactional_id: str

@@ -45,8 +45,8 @@ def precedes(sequence: int, other: int) -> bool:
 class ProducerIds:
     """The newest identity of a producer. Partitions get their identities from it. Owner: the producer.
 
-    ``request`` is called when a partition needs an identity and there is none. ``received`` stores the identity that a
-    broker assigned.
+    ``request`` is called when a partition needs an identity and there is none. ``received`` stores an assigned
+    identity.
     """
 
     __slots__ = ("_request", "newest")

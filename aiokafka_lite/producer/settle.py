@@ -42,8 +42,7 @@ logger = logging.getLogger(__name__)
 class Settlement:
     """Owns the unsettled batches of a producer.
 
-    ``fatal`` is the error that ended the producer. ``expiring`` contains the partitions whose last settled batch had
-    expired.
+    ``fatal`` is the error that ended the producer. ``expiring``: partitions whose last settled batch had expired.
     """
 
     def __init__(

@@ -404,8 +404,8 @@ class FrameSplitter:
     def _check_size(self, size: int) -> ProtocolError | None:
         """Check a size. Returns its error, or None.
 
-        The first size of a stream is also compared with the first bytes of other protocols, which may be a size within
-        the limit.
+        The first size of a stream is also compared with the first bytes of other protocols, which may be within the
+        limit.
         """
         first, self._limit = self._limit < 0, self.max_size
         fits = LEAST_FRAME <= size <= self.max_size

@@ -97,8 +97,7 @@ class IntDeserializer:
 
 
 def as_deserializer(name: str, deserializer: object) -> Deserializer[object]:
-    """Return the deserializer for the setting ``name``: an object with ``deserialize``, or a function of the bytes
-    alone.
+    """Return the deserializer for the setting ``name``: an object with ``deserialize``, or a function of bytes.
 
     Raises ConfigurationError for anything else.
     """
@@ -120,11 +119,9 @@ def is_async(deserializer: Deserializer[object]) -> bool:
 
 
 def concerns_record(error: BaseException) -> bool:
-    """Return whether the record is the cause of a deserializer's exception, so that the record may be skipped or
-    rejected.
+    """Return whether the record is the cause of an exception, so that it may be skipped or rejected.
 
-    An error of a schema registry that does not answer, refuses the credentials or is closed does not concern the
-    record.
+    It is not if a schema registry does not answer, refuses the credentials or is closed.
     """
     if isinstance(error, SchemaRegistryError):
         return 40400 <= error.code < 40500  # the registry has no such schema; a 404 of another server has code 404

@@ -52,8 +52,7 @@ class FetchResult(NamedTuple):
 class ShareAnswers:
     """Applies answers to the records in flight. Owner: the ``BrokerShareFetcher``.
 
-    ``on_settled`` is called with each result of acknowledgements, ``on_failure`` with an error that the next read
-    raises.
+    ``on_settled`` is called with each result of acknowledgements, ``on_failure`` with errors that reads raise.
     """
 
     def __init__(

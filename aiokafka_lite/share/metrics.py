@@ -19,8 +19,7 @@ class ShareConsumerMetrics(Snapshot):
     """A share consumer at one moment. Counters begin at 0 with the consumer.
 
     ``member_state`` is the name of a state in docs/states.md. ``last_poll_ago`` is the time in seconds since the
-    program last asked for records, 0 while it waits for some. ``rebalances`` counts the changes of the assigned
-    partitions.
+    program last asked for records, 0 while it waits for some. ``rebalances`` counts changes of the assignment.
 
     ``records_consumed`` were returned to the program. ``records_buffered`` are acquired and not returned,
     ``records_in_flight`` returned and not acknowledged. ``records_redelivered`` counts acquired records with a delivery

@@ -125,8 +125,7 @@ def _strange(json: object) -> ConfigurationError:
 
 
 def backlog(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, int]:
-    """Return the number of offsets from ``start`` to ``end`` by partition, without partitions that have no offsets to
-    read.
+    """Return the number of offsets from ``start`` to ``end`` by partition, without partitions that have none to read.
 
     A partition that is not in ``start`` is new, and begins at 0.
     """

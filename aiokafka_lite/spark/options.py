@@ -330,10 +330,6 @@ def _elsewhere(name: str) -> str:
     return f"it is for {' and '.join(scopes)}"
 
 
-def _or_default(number: int | None, default: int) -> int:
-    return default if number is None else number
-
-
 class _Given:
     """The options of one query by their names in lower case: Spark's options have no case."""
 
@@ -469,7 +465,7 @@ class _Given:
     def common(self, starting: Bound) -> Read:
         kafka = self.properties()
         kafka.isolation_level  # noqa: B018 — checks the value
-        selection = self.selection()
+        selection, retries = self.selection(), self.whole("fetchOffset.numRetries", 0, INT32_MAX)
         bounds.check_same_partitions(selection, starting, bounds.option("starting", starting))
         return Read(
             properties=kafka,
@@ -481,7 +477,7 @@ class _Given:
             records_per_task=self.whole("recordsPerTask", 1) or DEFAULT_RECORDS_PER_TASK,
             include_headers=self.switch("includeHeaders", False),
             poll_timeout=self.milliseconds("kafkaConsumer.pollTimeoutMs", 1, DEFAULT_POLL_TIMEOUT),
-            offset_retries=_or_default(self.whole("fetchOffset.numRetries", 0, INT32_MAX), DEFAULT_OFFSET_RETRIES),
+            offset_retries=DEFAULT_OFFSET_RETRIES if retries is None else retries,
             offset_retry_interval=self.milliseconds("fetchOffset.retryIntervalMs", 0, DEFAULT_OFFSET_RETRY_INTERVAL),
             prefetch_bytes=self.whole("prefetchBytes", 1024, INT32_MAX) or DEFAULT_PREFETCH_BYTES,
             max_decompressed_size=self.whole("maxDecompressedSize", 1, INT32_MAX) or DEFAULT_MAX_DECOMPRESSED_SIZE,

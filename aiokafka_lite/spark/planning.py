@@ -122,8 +122,7 @@ class Planner:
         *,
         latest: PartitionOffsets | None = None,
     ) -> dict[TopicPartition, int]:
-        """Look up the offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if they are known
-        already.
+        """Look up the offsets of a bound. ``name`` is its option, ``latest`` the ends of logs, if known.
 
         Raises ConfigurationError if the bound names other partitions, or a time after the last record of a partition.
         """

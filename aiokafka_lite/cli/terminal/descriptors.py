@@ -87,8 +87,8 @@ class Writer:
     async def write(self, data: bytes) -> None:
         """Write a piece completely. Raises BrokenPipeError if the reader has closed the pipe.
 
-        A cancelled call waits up to ``GRACE`` seconds for the end of the write; then ``is_stuck`` is true if the piece
-        is not written.
+        A cancelled call waits up to ``GRACE`` seconds for the end of the write; ``is_stuck`` then says that it did not
+        end.
         """
         written = self._written = self._loop.create_future()
         self._work.put((data, written))

@@ -40,6 +40,5 @@ class ConsumerGroupHandler(Generic[K, V]):
     async def cleanup(self, session: ConsumerGroupSession) -> None:
         """Clean up when a session ends and all claims have returned.
 
-        The marked offsets are committed next, unless the partitions were lost. When the group is closed, this has 1.5
-        seconds.
+        The marked offsets are committed next, unless the partitions were lost. At a close, this has 1.5 seconds.
         """

@@ -38,8 +38,8 @@ from .hot_path import HotPath, fields_of
 class Acceptor:
     """Accepts the records of single sends. ``path`` appends a record; this class waits where a record has to wait.
 
-    Its calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, and expect that the
-    producer runs.
+    Its calls take ``(topic, value, key, headers, partition, timestamp)`` as ``Producer.send`` does, while the producer
+    runs.
     """
 
     def __init__(

@@ -80,8 +80,7 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 def is_fatal_for_partitions(error: Exception) -> bool:
-    """Return whether the producer cannot continue after this error of a partition that was not added to the
-    transaction.
+    """Return whether the producer cannot continue after this error of adding a partition to the transaction.
 
     Any other code concerns the partition alone.
     """
@@ -180,8 +179,7 @@ def _weight(code: ErrorCode) -> int:
 def pending_offsets_request(
     group_id: str, partitions: Iterable[TopicPartition], versions: VersionTable
 ) -> OffsetFetchRequest:
-    """Return the request for the pending offsets of these partitions, in the form of the versions before
-    ``MANY_GROUPS``.
+    """Build the request for pending offsets of these partitions, in the form before ``MANY_GROUPS``.
 
     Brokers before Kafka 2.5 do not report them.
     """

@@ -83,8 +83,7 @@ class JoinGroupResponse(Response):
     """The new generation, with its leader and protocol.
 
     The leader is the member whose ``member_id`` equals ``leader``; ``members`` is empty for all others.
-    MEMBER_ID_REQUIRED comes with the member id to join again with. ``protocol_name`` is null only when joining
-    failed.
+    MEMBER_ID_REQUIRED comes with the member id to join again with. ``protocol_name`` is null if joining failed.
     """
 
     CLIENT_THROTTLES = since(3)

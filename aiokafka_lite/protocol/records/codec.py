@@ -317,8 +317,8 @@ def decode_headers(
 ) -> tuple[tuple[Header, ...], int]:
     """Decode the headers of one record. ``names`` caches the header keys of the batch.
 
-    Raises TooManyHeaders for more than ``limit``, CorruptRecord for malformed headers, and IndexError if ``data`` ends
-    in them.
+    Raises TooManyHeaders for more than ``limit``, CorruptRecord for malformed headers, IndexError if ``data`` ends
+    early.
     """
     raw = data[position]
     position += 1

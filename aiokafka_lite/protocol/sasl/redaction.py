@@ -99,8 +99,7 @@ def _with_stars(text: str, hidden: bytearray) -> str:
 
 
 def _base64_forms(secret: bytes) -> list[str]:
-    """Return the base64 of the secret at each of the three places that it can have in a longer message, in both
-    alphabets.
+    """Return the base64 of the secret at each of its three places in a longer message, in both alphabets.
 
     Characters that also depend on the bytes before or after the secret are left out.
     """
