@@ -72,6 +72,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self.now += TICK * self._tick()
         return self.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads of the executor, without a timeout: the clock would jump to its end at once."""
+        await super().shutdown_default_executor()
+
     def jump(self, seconds: float) -> None:
         """Move the clock to the next timer, which is ``seconds`` away."""
         self.now += seconds

@@ -140,3 +140,12 @@ def test_a_timer_does_not_run_before_its_time() -> None:
         return loop.time()
 
     assert run(main()) >= 32.45713163389775
+
+
+def test_the_end_of_a_loop_waits_for_its_threads() -> None:
+    """Since Python 3.12 the end has a timeout, which virtual time would reach at once."""
+
+    async def begin_a_thread() -> None:
+        _ = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.05)
+
+    run(begin_a_thread())
