@@ -66,7 +66,7 @@ COMPILED_MODULES = (
     "aiokafka_lite/protocol/records/batch.py",
     "aiokafka_lite/protocol/records/batch_header.py",
     "aiokafka_lite/protocol/records/build.py",
-    "aiokafka_lite/protocol/records/codec.py",
+    "aiokafka_lite/protocol/records/record_format.py",
     "aiokafka_lite/protocol/records/legacy.py",
     "aiokafka_lite/protocol/records/murmur2.py",
     "aiokafka_lite/protocol/records/scan.py",

@@ -17,7 +17,7 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Check
 from ..types import TopicPartition
-from .fetch.fetching import Fetching
+from .fetch.fetchers import Fetching
 from .position import ResetReason, ResetStrategy
 from .position_wait import PositionWait
 from .settings import ReadingOptions

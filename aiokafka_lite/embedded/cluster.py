@@ -41,7 +41,7 @@ from .metadata.topics import PartitionRegistration, Topic
 from .node import BrokerNode, ClusterParts, Nodes, NodeState
 from .quotas import QuotaLimits
 from .replicas.replication import Network, Replication
-from .security.acls import AclStore
+from .security.acl_authorizer import AclAuthorizer
 from .security.authorizer import Authorizer
 from .security.security import ClusterSecurity, Security
 from .settings.versions import release_of
@@ -135,7 +135,7 @@ class EmbeddedCluster(Component):
         self._data = data_of(data_dir, new_id, range(config.first_node_id, config.first_node_id + brokers))
         self.cluster_id: str = self._data.cluster_id
         self._was_started = False
-        self.authorizer: Authorizer = Authorizer(AclStore.of_settings(settings.of()))
+        self.authorizer: Authorizer = Authorizer(AclAuthorizer.of_settings(settings.of()))
         self.quota_limits: QuotaLimits = QuotaLimits()
         self.faults: Faults = Faults()
         self.history: History = History(config.history_limit)

@@ -52,7 +52,7 @@ class Section(Protocol):
         """Begin with the state of an earlier run, or go back to an earlier state. Raises ConfigurationError."""
 
 
-class InMemory:
+class NoDataDir:
     """The interface of ``DataDir`` without a directory. It keeps nothing."""
 
     def __init__(self, cluster_id: str) -> None:
@@ -68,7 +68,7 @@ class InMemory:
     def close(self, *, is_orderly: bool) -> None: ...
 
 
-class DataDir(InMemory):
+class DataDir(NoDataDir):
     """Owner: the EmbeddedCluster. The constructor reads ``cluster.json``; it raises ConfigurationError."""
 
     def __init__(self, path: Path, new_id: str, node_ids: Sequence[int]) -> None:
@@ -465,13 +465,13 @@ class DataDir(InMemory):
         self._maybe_written.discard(name)
 
 
-def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> InMemory:
+def data_of(path: str | PathLike[str] | None, new_id: str, node_ids: Sequence[int]) -> NoDataDir:
     """Return the directory at ``path``, or memory if it is None. ``new_id`` is the id of a new cluster.
 
     Raises ConfigurationError.
     """
     if path is None:
-        return InMemory(new_id)
+        return NoDataDir(new_id)
     if fcntl is None:
         raise ConfigurationError("data_dir needs a system with file locks and positioned reads, such as Linux or macOS")
     return DataDir(Path(path), new_id, node_ids)

@@ -29,7 +29,7 @@ from ..aio.retry import is_retriable
 from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..consumer.buffer import FetchedBatch
-from ..consumer.fetch.fetching import Fetching
+from ..consumer.fetch.fetchers import Fetching
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..consumer.partition import AssignedPartition
 from ..consumer.position import ResetReason, ResetStrategy

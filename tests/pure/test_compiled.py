@@ -26,7 +26,7 @@ from aiokafka_lite.producer.partitioning.partitioner import (
 )
 
 PRINT = (
-    "import aiokafka_lite, aiokafka_lite.protocol.records.codec as codec;"
+    "import aiokafka_lite, aiokafka_lite.protocol.records.record_format as codec;"
     "print(aiokafka_lite.compiled.COMPILED, codec.__file__.endswith('.py'))"
 )
 

@@ -37,8 +37,8 @@ from ..deserializing import Deserializing, OnDeserializationError
 from ..interceptor import ConsumerInterceptor
 from ..position import OnOffsetReset
 from ..settings import checked_topics, reading_options, strategies_of
+from .group_core import GroupCore, GroupRun
 from .handler import ConsumerGroupHandler
-from .run import GroupCore, GroupRun
 
 if TYPE_CHECKING:
     from ...cluster.health import Health

@@ -25,7 +25,7 @@ from ...protocol.records import (
     split_batches,
     why_not_produced,
 )
-from ...protocol.records.codec import SMALLEST_RECORD
+from ...protocol.records.record_format import SMALLEST_RECORD
 from ...protocol.records.scan import RECORDS_A_STEP, checking_lengths, scan
 from ...types import Compression
 from ..settings.configs import TopicConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...acls import CLUSTER_NAME, AclOperation, AclResourceType
-from .acls import AclStore
+from .acl_authorizer import AclAuthorizer
 
 
 class Resource(NamedTuple):
@@ -58,7 +58,7 @@ class Authorizer:
     operation is allowed.
     """
 
-    def __init__(self, acls: AclStore | None = None) -> None:
+    def __init__(self, acls: AclAuthorizer | None = None) -> None:
         self.acls = acls
         self._denied: set[tuple[AclOperation, Resource]] = set()
 

@@ -3,7 +3,6 @@
 from .batch import RecordBatch, split_batches
 from .batch_header import HEADER_SIZE, rewrite_header
 from .build import BatchBuilder, encode_batch, replace_records
-from .codec import MAX_HEADERS, RecordColumns, decode_records, encode_records
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED,
     check_available,
@@ -17,6 +16,7 @@ from .encode import append_record
 from .murmur2 import murmur2, partition_for_key
 from .pack import RecordLists
 from .produced import single_batch, why_not_produced
+from .record_format import MAX_HEADERS, RecordColumns, decode_records, encode_records
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED",

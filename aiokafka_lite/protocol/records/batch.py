@@ -29,8 +29,8 @@ from .batch_header import (
     TRANSACTIONAL,
 )
 from .checksum import crc32c
-from .codec import SMALLEST_RECORD, Buffer, RecordColumns, decode_records, end_of_records
 from .compression import DEFAULT_MAX_DECOMPRESSED, decompress
+from .record_format import SMALLEST_RECORD, Buffer, RecordColumns, decode_records, end_of_records
 
 _LOG_HEADER = Struct(">qi")
 _COMPRESSIONS: Final = tuple(Compression)  # by number, because a call of an enumeration takes longer

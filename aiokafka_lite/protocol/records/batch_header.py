@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Any, Final
 
 from .checksum import crc32c
-from .codec import Buffer
+from .record_format import Buffer
 
 # Compiled code reads a Final without a lookup in the module's dictionary.
 HEADER_SIZE: Final = 61

@@ -17,10 +17,10 @@ from .batch_header import (
     encode_header,
     with_header,
 )
-from .codec import ZERO_HEADERS, Buffer, Headers, encode_records
 from .compression import check_level, compress
 from .encode import append_record, encode_headers
 from .pack import RecordLists
+from .record_format import ZERO_HEADERS, Buffer, Headers, encode_records
 
 # Compiled code reads a Final without a lookup in the module's dictionary.
 _append_record: Final = append_record

@@ -3,7 +3,7 @@
 mypyc cannot make these functions fast, because each of their steps makes an object. So a compiled build has them in C.
 The Python source is the reference, and tests compare the two.
 
-The format of a record is in ``codec``.
+The format of a record is in ``record_format``.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ...errors import CorruptRecord
 from ...types import Compression, Header
-from .codec import RecordColumns
 from .compression import decompress
+from .record_format import RecordColumns
 
 SMALLEST_LENGTH = (14, 22)
 """The smallest value of a message's size field, by format. The size excludes the field itself and the offset."""

@@ -2,7 +2,7 @@
 
 In the compiled build, one call of ``encode.append_lists`` encodes them. In plain Python, ``codec.append_record`` takes
 about a microsecond per record. The passes here take a third of that, because ``map``, ``accumulate``, slices and
-``join`` loop over the lists in C. The format is in ``codec``.
+``join`` loop over the lists in C. The format is in ``record_format``.
 
 A record is its size, two constant fields, the offset delta, the key, the value and the headers. All records of a call
 have the same timestamp and the same headers. So the size of a record depends only on the sizes of its key and value,
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add
 
-from .codec import ZERO_HEADERS, Headers
 from .encode import append_lists, encode_headers
+from .record_format import ZERO_HEADERS, Headers
 from .varint import ENCODINGS
 
 _BOUNDARIES = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import CorruptRecord
 from .batch import RecordBatch, split_batches
-from .codec import Buffer, RecordColumns
+from .record_format import Buffer, RecordColumns
 
 
 def single_batch(data: Buffer) -> RecordBatch:

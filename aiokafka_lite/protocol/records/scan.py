@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...errors import CorruptRecord
 from .batch import RecordBatch
-from .codec import SMALLEST_RECORD, Buffer, end_of_records
+from .record_format import SMALLEST_RECORD, Buffer, end_of_records
 from .varint import read_raw_varint, read_raw_varlong
 
 RECORDS_A_STEP = 4096

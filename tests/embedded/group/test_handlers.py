@@ -20,7 +20,7 @@ from aiokafka_lite.consumer import (
     RebalanceListener,
     ResetReason,
 )
-from aiokafka_lite.consumer.group.run import CLAIMS_PER_ITERATION
+from aiokafka_lite.consumer.group.group_core import CLAIMS_PER_ITERATION
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
 from aiokafka_lite.errors import ConfigurationError, CorruptRecord, ErrorCode, IllegalStateError, KafkaTimeout

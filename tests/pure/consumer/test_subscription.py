@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
-from aiokafka_lite.consumer.fetch.fetching import new_partitions
+from aiokafka_lite.consumer.fetch.fetchers import new_partitions
 from aiokafka_lite.consumer.fetch.lookup_plan import plan_lookups
 from aiokafka_lite.consumer.fetch.request import FetchOutcome, classify
 from aiokafka_lite.consumer.partition import AssignedPartition

@@ -12,7 +12,7 @@ from aiokafka_lite.acls import (
     AclPermission,
     AclResourceType,
 )
-from aiokafka_lite.embedded.security.acls import AclStore
+from aiokafka_lite.embedded.security.acl_authorizer import AclAuthorizer
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 ALICE, BOB = "User:alice", "User:bob"
@@ -34,14 +34,14 @@ def acl(
     return AclBinding(TOPIC, name, principal, operation, permission, host, pattern)
 
 
-def acls(*bindings: AclBinding, super_users: tuple[str, ...] = (), default: bool = False) -> AclStore:
-    store = AclStore(super_users, allow_without_acl=default)
+def acls(*bindings: AclBinding, super_users: tuple[str, ...] = (), default: bool = False) -> AclAuthorizer:
+    store = AclAuthorizer(super_users, allow_without_acl=default)
     for binding in bindings:
         store.create(binding)
     return store
 
 
-def may(store: AclStore, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
+def may(store: AclAuthorizer, operation: AclOperation, name: str, principal: str = ALICE, host: str = HOST) -> bool:
     return store.allows(principal, host, operation, TOPIC, name)
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from aiokafka_lite.errors import CorruptRecord
-from aiokafka_lite.protocol.records.codec import append_record, decode_records, encode_records
+from aiokafka_lite.protocol.records.record_format import append_record, decode_records, encode_records
 from aiokafka_lite.protocol.records.varint import ENCODINGS, encode_varint, read_raw_varint, read_raw_varlong
 from aiokafka_lite.types import Header
 

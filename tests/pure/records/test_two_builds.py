@@ -51,7 +51,7 @@ def plain() -> Build:
     build = Build(*map(import_module, (package, f"{package}.scan", f"{package}.varint")))
     assert all(
         str(module.__file__).endswith(".py")
-        for module in (*build, build.records.batch, build.records.build, build.records.codec)
+        for module in (*build, build.records.batch, build.records.build, build.records.record_format)
     )
     return build
 

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiokafka_lite.errors import CorruptRecord, ProtocolError
 from aiokafka_lite.extras import extra
 from aiokafka_lite.protocol.records.batch import RecordBatch
-from aiokafka_lite.protocol.records.codec import (
+from aiokafka_lite.protocol.records.columns.lists import arrow_types, int64_array, repeated, timestamp_column, to_arrow
+from aiokafka_lite.protocol.records.decode import find_fields, join_fields
+from aiokafka_lite.protocol.records.record_format import (
     MAX_HEADERS,
     SMALLEST_RECORD,
     TooManyHeaders,
     decode_headers,
     record_starts,
 )
-from aiokafka_lite.protocol.records.columns.lists import arrow_types, int64_array, repeated, timestamp_column, to_arrow
-from aiokafka_lite.protocol.records.decode import find_fields, join_fields
 from aiokafka_lite.types import Header, TimestampType, TopicPartition
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ _NO_NAME = "hardcode"
 """The name with which Kafka asks for rights that depend on no name: the rights of super users, and the default."""
 
 
-class AclStore:
+class AclAuthorizer:
     """The ACLs of a cluster. Owner: the EmbeddedCluster.
 
     ``super_users`` are principals that may do everything. ``allow_without_acl`` is the default for a resource without
@@ -54,7 +54,7 @@ class AclStore:
         self._decisions: dict[tuple[str, str, AclOperation, AclResourceType, str], bool] = {}
 
     @classmethod
-    def of_settings(cls, settings: BrokerSettings) -> AclStore | None:
+    def of_settings(cls, settings: BrokerSettings) -> AclAuthorizer | None:
         """Return an empty store with the super users of the settings; None if the settings name no authorizer."""
         if not settings.value("authorizer.class.name"):
             return None
@@ -62,7 +62,7 @@ class AclStore:
         return cls(filter(None, users), allow_without_acl=settings.enabled("allow.everyone.if.no.acl.found"))
 
     def __repr__(self) -> str:
-        return f"<AclStore {sum(map(len, self._by_type.values()))} super_users={sorted(self._super_users)}>"
+        return f"<AclAuthorizer {sum(map(len, self._by_type.values()))} super_users={sorted(self._super_users)}>"
 
     def create(self, binding: AclBinding) -> None:
         """Add an ACL. An existing equal ACL is not changed."""
