@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from ..serialization.serializer import StrSerializer as StrSerializer
     from .accept.arrow import BulkDelivery as BulkDelivery
     from .accept.arrow import Written as Written
+    from .accept.interceptor import ProducerInterceptor as ProducerInterceptor
+    from .accept.interceptor import ProducerRecord as ProducerRecord
+    from .accept.results import SendResults as SendResults
     from .delivery import Delivery as Delivery
     from .failures import FailedRecord as FailedRecord
     from .failures import Failures as Failures
-    from .interceptor import ProducerInterceptor as ProducerInterceptor
-    from .interceptor import ProducerRecord as ProducerRecord
     from .metrics import ProducerMetrics as ProducerMetrics
     from .metrics import SenderMetrics as SenderMetrics
     from .metrics import TransactionMetrics as TransactionMetrics
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from .partitioning.partitioner import ExplicitPartitioner as ExplicitPartitioner
     from .partitioning.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
     from .producer import Producer as Producer
-    from .results import SendResults as SendResults
     from .transaction import Transaction as Transaction
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
@@ -43,10 +43,10 @@ else:  # with a __getattr__, a type checker would accept every name
             ".partitioning.interface": "BrokerLoad Partitioner",
             ".delivery": "Delivery",
             ".failures": "FailedRecord Failures",
-            ".interceptor": "ProducerInterceptor ProducerRecord",
+            ".accept.interceptor": "ProducerInterceptor ProducerRecord",
             ".metrics": "SenderMetrics ProducerMetrics TransactionMetrics",
             ".producer": "Producer",
-            ".results": "SendResults",
+            ".accept.results": "SendResults",
             "..serialization.serializer": """
                 AsyncSerializer BytesSerializer IntSerializer JsonSerializer Serializer StrSerializer
             """,

@@ -28,6 +28,7 @@ from ..serialization.serializer import Serialization
 from ..settings.producer import ProducerConfig
 from .accept.accept import Acceptor
 from .accept.hot_path import HotPath
+from .accept.interceptor import Interceptors
 from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
 from .admission import Admission
@@ -38,7 +39,6 @@ from .counters import ProducerCounters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
 from .failures import FailureStreams
-from .interceptor import Interceptors
 from .partitioning.interface import Partitioner
 from .produce_requests import ProduceRequests
 from .producer_ids import ProducerIdAndEpoch, ProducerIds

@@ -20,9 +20,9 @@ from ..serialization.serializer import GivenSerializer, Serialization
 from ..settings.client import ClientConfig
 from ..settings.producer import ProducerConfig
 from ..types import Compression, GroupMetadata, K_contra, OffsetAndMetadata, TopicPartition, V_contra
+from .accept.interceptor import Interceptors, ProducerInterceptor
 from .counters import ProducerCounters
 from .failures import Failures, FailureStreams
-from .interceptor import Interceptors, ProducerInterceptor
 from .partitioning.interface import Partitioner
 from .partitioning.partitioner import DefaultPartitioner
 from .pipeline import Pipeline

@@ -15,9 +15,9 @@ from ..serialization.headers import Headers
 from ..types import K_contra, RecordMetadata, V_contra
 from .accept.accept import Acceptor
 from .accept.many import ValuesAndKeys
+from .accept.results import SendResults, SinglePiece
 from .delivery import Delivery, FailureLog, failed_delivery, settled
 from .pipeline import Pipeline
-from .results import SendResults, SinglePiece
 
 if TYPE_CHECKING:
     from .accept.arrow import BulkDelivery, Written

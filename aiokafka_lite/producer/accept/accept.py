@@ -30,9 +30,9 @@ from ...types import Header
 from ..admission import Admission
 from ..buffer_memory import BufferMemory
 from ..delivery import Delivery
-from ..interceptor import ProducerRecord
 from ..record import PreparedRecord
 from .hot_path import HotPath, fields_of
+from .interceptor import ProducerRecord
 
 
 class Acceptor:

@@ -21,7 +21,6 @@ from ...types import Header
 from ..accumulator import Accumulator, wrong_partition
 from ..admission import Admission
 from ..delivery import Delivery
-from ..interceptor import Interceptors, ProducerRecord
 from ..record import (
     BATCH_OVERHEAD,
     PENDING_OVERHEAD,
@@ -31,6 +30,7 @@ from ..record import (
     size_of_headers,
     too_large,
 )
+from .interceptor import Interceptors, ProducerRecord
 
 
 class HotPath:

@@ -32,9 +32,9 @@ from ..admission import Admission
 from ..buffer_memory import BufferMemory
 from ..delivery import Delivery, FailureLog
 from ..record import BATCH_OVERHEAD, RECORD_OVERHEAD, largest_record, size_of_headers
-from ..results import ListPiece, Piece, Run, SinglePiece
 from ..topic import TopicProducer
 from .accept import Acceptor
+from .results import ListPiece, Piece, Run, SinglePiece
 
 FIRST_PIECE = 100
 """The number of records in the first piece, because the size of the records is not known yet."""

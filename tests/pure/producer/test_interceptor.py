@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
-from aiokafka_lite.producer.interceptor import Interceptors, ProducerRecord
+from aiokafka_lite.producer.accept.interceptor import Interceptors, ProducerRecord
 from aiokafka_lite.types import Header, RecordMetadata
 
 METADATA = RecordMetadata("t", 0, 5, 1_000, -1, 1)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..aio.callbacks import RAISED, CallbackErrors, in_copy
-from ..arguments import check_methods, must_be
-from ..errors import ConfigurationError, SerializationError
-from ..serialization.headers import Headers, headers_of
-from ..types import Header, RecordMetadata
+from ...aio.callbacks import RAISED, CallbackErrors, in_copy
+from ...arguments import check_methods, must_be
+from ...errors import ConfigurationError, SerializationError
+from ...serialization.headers import Headers, headers_of
+from ...types import Header, RecordMetadata
 
 
 @dataclass(frozen=True, slots=True)

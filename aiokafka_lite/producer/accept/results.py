@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from operator import index
 from typing import NamedTuple, TypeAlias, overload
 
-from ..errors import KafkaError
-from ..types import RecordMetadata
-from .delivery import BatchResult, Delivery, FailureLog, metadata_of
+from ...errors import KafkaError
+from ...types import RecordMetadata
+from ..delivery import BatchResult, Delivery, FailureLog, metadata_of
 
 Outcome = RecordMetadata | Exception
 
