@@ -98,7 +98,9 @@ class Settling(Generic[K, V]):
             raise unwrapped(errors) from None
         if scope.cancelled_caught:
             self._time_out()
-        assert self._done.keys() | self._failed.keys() == set(self._items), "each item has its result or its error"
+        # Code of the program may have cancelled the task of a request. Its items have no result, but an error.
+        for item, error in list(self._pending.items()):
+            self._fail(item, error or KafkaError(f"{self._what}: the task of the request was cancelled"))
         return Results(
             {item: self._done[item] for item in self._items if item in self._done},
             {item: self._failed[item] for item in self._items if item in self._failed},
