@@ -146,9 +146,9 @@ class Record(NamedTuple, Generic[K, V]):
     """A record that a consumer returns. ``timestamp`` is in milliseconds since the epoch, -1 if the log has none.
 
     Keys and values are bytes unless the consumer has deserializers. A null is None: the key of a record without one,
-    and the value of a tombstone, which a compacted topic has for a deleted key. A type checker asks for a check of the
-    key, but not of the value. It is a NamedTuple, because a program creates millions of records: decoding into frozen
-    dataclasses takes 1.7 times as long (``benchmarks/records.py``).
+    and the value of a tombstone, which a compacted topic has for a deleted key. The type of the key includes None, that
+    of the value does not, so check for tombstones yourself. It is a NamedTuple, because a program creates millions of
+    records: decoding into frozen dataclasses takes 1.7 times as long (``benchmarks/records.py``).
     """
 
     topic: str

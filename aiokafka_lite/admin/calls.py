@@ -182,7 +182,7 @@ class Calls:
         return targets
 
     async def _coordinators(self, kind: CoordinatorKind, items: list[str], deadline: Deadline) -> Targets:
-        """Send each group or transactional id to its coordinator.
+        """Sort groups or transactional ids by their coordinator, with the errors of failed lookups.
 
         Unknown coordinators are looked up at the same time, each once. So an unreachable coordinator delays only its
         own items.

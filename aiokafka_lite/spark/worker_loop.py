@@ -144,7 +144,7 @@ class WorkerLoop:
 
 
 async def close_quietly(service: Component) -> None:
-    """Close a component. If an error has ended it, the calls that used it have raised that error."""
+    """Close a component. Its error is only logged: the calls that used the component have raised it."""
     try:
         await service.close()
     except KafkaError as error:

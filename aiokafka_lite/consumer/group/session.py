@@ -91,7 +91,7 @@ class ConsumerGroupSession:
         return self._runner.member.group_id
 
     def has_outdated(self, error: Exception) -> bool:
-        """Return whether this error of a claim means that a rebalance has aborted its transaction."""
+        """Return whether an error that a claim raised means that a rebalance has aborted its transaction."""
         if isinstance(error, CommitFailed) and self.gave_metadata:
             refused = error.refused.values()
             return bool(refused) and all(

@@ -106,7 +106,7 @@ def _check_client_metrics(name: str, configs: Mapping[str, str], settings: Clust
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A kind of resource: its settings, the source of settings that were set, and the check of a change.
+    """A kind of resource whose settings can be changed. ``source`` is that of what the resource sets itself.
 
     ``check`` takes the name of the resource and all its new settings. It raises InvalidConfig.
     """
