@@ -1,4 +1,4 @@
-"""An event that takes less memory than asyncio's: 48 bytes instead of 850 while no task waits.
+"""An event that takes less memory than asyncio's, 48 bytes instead of 850 while no task waits, and a shared future.
 
 A client has twenty events, and tasks wait for few of them. It is the only event of the clients; the embedded broker and
 the command line use asyncio's.
@@ -7,6 +7,9 @@ the command line use asyncio's.
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class LightEvent:
@@ -55,3 +58,14 @@ class LightEvent:
             self._waiters.remove(waiter)
             if not self._waiters:
                 self._waiters = None
+
+
+async def result_of(future: asyncio.Future[T]) -> T:
+    """Wait for the result of a future that others own; a cancelled caller leaves the future as it is.
+
+    ``asyncio.shield`` does the same, but since Python 3.15 it reports the later error of a future whose waiter was
+    cancelled to the event loop's exception handler, although another caller handles that error.
+    """
+    if not future.done():
+        await asyncio.wait((future,))
+    return future.result()

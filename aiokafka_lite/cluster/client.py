@@ -24,7 +24,6 @@ from ..arguments import check_timeout, in_seconds
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
 from ..net.connector import Connector, TcpConnector, check_connector
-from ..net.tls import RenewedContext
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..settings.client import ClientConfig
@@ -35,13 +34,13 @@ from .coordinators import CoordinatorKey, CoordinatorKind, Coordinators, place_o
 from .metadata import ClusterView, Endpoint, TopicView
 from .requests import Requests
 from .standstill import Standstill
-from .topic_lookup import wait_for_topic
 from .topics import check_topic_name
 from .updater import Updater
 
 if TYPE_CHECKING:
     from ..net.login import Login
     from ..net.metrics import BrokerTraffic
+    from ..net.tls import RenewedContext
     from ..net.traffic import TrafficCounters
     from .otlp import MetricsReport
     from .telemetry import Telemetry
@@ -85,7 +84,7 @@ class Client(Component):
         self.loop_delay: LoopDelay = LoopDelay()
         self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
-        connects = connector or TcpConnector(config.connect_timeout, RenewedContext.of(config), config.local_address)
+        connects = connector or TcpConnector(config.connect_timeout, _renewed_context(config), config.local_address)
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
             self._broker_factory(connects),
@@ -259,6 +258,8 @@ class Client(Component):
         topic = self.known_topic(name)
         if topic is not None:
             return topic
+        from .topic_lookup import wait_for_topic
+
         return await self._service.while_running(wait_for_topic(self._updater, name, self.limit(timeout)))
 
     def allow_topic_creation(self, allowed: bool) -> None:
@@ -402,6 +403,15 @@ class Client(Component):
         """Return the seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
         check_timeout(timeout)
         return self.config.api_timeout if timeout is None else timeout
+
+
+def _renewed_context(config: ClientConfig) -> RenewedContext | None:
+    """Return the TLS context of the settings; None for connections without TLS."""
+    if config.ssl_context is None:
+        return None
+    from ..net.tls import RenewedContext  # imported here: many clients have no TLS
+
+    return RenewedContext(config, config.ssl_context)
 
 
 def _login_of(config: ClientConfig) -> Login | None:

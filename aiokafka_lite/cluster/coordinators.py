@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..aio.hedged import hedged
 from ..aio.light_event import LightEvent
@@ -27,9 +27,11 @@ from ..errors import (
     error_for,
 )
 from ..net.broker import Broker
-from ..protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator
 from ..types import Node
 from .checks import check_endpoint
+
+if TYPE_CHECKING:
+    from ..protocol.messages import FindCoordinatorResponse, FindCoordinatorResponseCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +191,8 @@ class Coordinators:
         return answer
 
     async def _ask_broker(self, broker: Broker, key: CoordinatorKey) -> Node:
+        from ..protocol.messages import FindCoordinatorRequest  # imported here: most clients have no coordinator
+
         try:
             connection = await broker.connection()
             many_keys = connection.versions.supports(FindCoordinatorRequest.MANY_KEYS)  # KIP-699

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..arguments import mapping, must_be, text
 from ..errors import ErrorCode
-from ..protocol.records import encode_batch, partition_for_key, single_batch
+from ..protocol.records import encode_batch, partition_for_key
+from ..protocol.records.produced import single_batch
 from ..types import Header, Record
 from .log.log import MAX_DECOMPRESSED_SIZE
 from .metadata.controller import Refused

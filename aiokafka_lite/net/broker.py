@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
+from ..aio.light_event import result_of
 from ..aio.outages import Outages
 from ..aio.retry import is_refusal
-from ..aio.shared_future import result_of
 from ..errors import ConnectionLost, KafkaError
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.messages import ApiVersionsRequest

@@ -35,7 +35,6 @@ from ..state_machine import CONNECTION, ConnectionEvent, ConnectionState, next_s
 from .connector import ADDRESS_ERRORS, AddressMemory, Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests
-from .tls import alert
 from .traffic import TrafficCounters
 
 if TYPE_CHECKING:  # a client without a login does not import its modules
@@ -488,6 +487,8 @@ class _Wire(FramedStream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if isinstance(exc, ssl.SSLError):
+            from .tls import alert
+
             explained = alert(exc, self.peer)
             if explained is not None:
                 self._end(explained)

@@ -20,7 +20,6 @@ from ..aio import forks
 from ..arguments import check_methods
 from ..errors import ConnectionLost
 from ..types import printable
-from .tls import handshake_failure
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +184,8 @@ async def _encrypt(
         )
     except (OSError, ValueError) as error:  # ValueError: not a host name, for example one that begins with a dot
         if isinstance(error, OSError):
+            from .tls import handshake_failure
+
             raise handshake_failure(error, format_address(host, port)) from error
         raise ConnectionLost(
             f"{format_address(host, port)} is not a host name that TLS can check: {error}", sent=False

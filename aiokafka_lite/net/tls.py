@@ -33,11 +33,6 @@ class RenewedContext:
         self._files = [file for file in settings if file is not None and not is_pem(file)]
         self._stamps = self._read_stamps()
 
-    @classmethod
-    def of(cls, config: ClientConfig) -> RenewedContext | None:
-        """Return the context of the settings; None for connections without TLS."""
-        return None if config.ssl_context is None else cls(config, config.ssl_context)
-
     def __repr__(self) -> str:
         return f"<RenewedContext files={self._files}>"
 

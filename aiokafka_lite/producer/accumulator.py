@@ -18,7 +18,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..aio.byte_budget import ByteBudget
 from ..arguments import INT32_MAX
@@ -27,7 +27,6 @@ from ..cluster.metadata import ClusterView
 from ..cluster.topics import check_topic_name
 from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, error_for
 from ..protocol.records import RecordLists
-from ..protocol.records.columns import EncodedRecords
 from ..settings.producer import ProducerConfig
 from ..types import Header
 from .batch import BatchFactory, ProducerBatch
@@ -42,6 +41,9 @@ from .record import PreparedRecord
 from .settle import Settlement
 from .timers import Timers
 from .topic import PendingRecords, TopicProducer
+
+if TYPE_CHECKING:
+    from ..protocol.records.columns import EncodedRecords
 
 logger = logging.getLogger(__name__)
 

@@ -3,14 +3,18 @@ batches."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..aio import forks
 from ..protocol.records import HEADER_SIZE, BatchBuilder
-from ..protocol.records.columns import EncodedRecords
 from ..protocol.schema import ZERO_UUID
 from ..settings.producer import ProducerConfig
 from ..types import Compression, TopicPartition
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .producer_ids import NO_PRODUCER_ID, NO_SEQUENCE, ProducerIdAndEpoch
+
+if TYPE_CHECKING:
+    from ..protocol.records.columns import EncodedRecords
 
 REQUEST_OVERHEAD = 512
 """Estimated bytes of a Produce request besides its batches: header, names and ids."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..protocol.records import RecordLists
-from ..protocol.records.columns import EncodedRecords
 from ..types import TopicPartition
 from .batch import BatchFactory, ProducerBatch
+
+if TYPE_CHECKING:
+    from ..protocol.records.columns import EncodedRecords
 
 _new_tuple = tuple.__new__
 

@@ -23,13 +23,11 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Wait
 from ..errors import IllegalStateError, KafkaError, KafkaTimeout, ProtocolError, UnsupportedVersion, error_for
-from ..protocol.messages import InitProducerIdRequest
 from ..serialization.serializer import Serialization
 from ..settings.producer import ProducerConfig
 from .accept.accept import Acceptor
 from .accept.hot_path import HotPath
 from .accept.interceptor import Interceptors
-from .accept.many import ManyAcceptor
 from .accumulator import Accumulator
 from .admission import Admission
 from .answers import Answers
@@ -50,6 +48,7 @@ from .transactional_ids import TransactionalIds
 if TYPE_CHECKING:
     from ..cluster.metrics import ClientMetrics
     from .accept.arrow import ArrowAcceptor
+    from .accept.many import ManyAcceptor
     from .metrics import ProducerMetrics
     from .transactions.transactions import TransactionManager
 
@@ -113,14 +112,9 @@ class Pipeline:
         path = HotPath(self.accumulator, self.admission, budget, config, serialization, interceptors, clock)
         self.acceptor: Acceptor = Acceptor(path, self.admission, self.memory, config, serialization, service)
         is_plain = not interceptors and serialization.plain_keys and serialization.plain_values
-        self.many_acceptor: ManyAcceptor = ManyAcceptor(
-            self.acceptor,
-            self.accumulator,
-            self.memory,
-            self.admission,
-            config,
-            clock,
-            service,
+        self.many_acceptor: Callable[[], ManyAcceptor] = partial(
+            _many_acceptor,
+            *(self.acceptor, self.accumulator, self.memory, self.admission, config, clock, service),
             on_refused=self.record_refused,
             takes_lists=is_plain,
         )
@@ -270,6 +264,8 @@ class Pipeline:
             self._dispatcher.offer(partition)
 
     async def _ask_for_producer_id(self) -> ProducerIdAndEpoch:
+        from ..protocol.messages import InitProducerIdRequest
+
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         try:
             answer = await self.client.send(request, retry=False)
@@ -316,7 +312,13 @@ class Pipeline:
         await settled(self.settlement.unsettled, on_move=self.accumulator.flush)
 
 
+def _many_acceptor(*stages: Any, **options: Any) -> ManyAcceptor:
+    from .accept.many import ManyAcceptor  # imported here, like the next one: most producers send single records
+
+    return ManyAcceptor(*stages, **options)
+
+
 def _arrow_acceptor(*stages: Any) -> ArrowAcceptor:
-    from .accept.arrow import ArrowAcceptor  # imported here: most producers write no tables
+    from .accept.arrow import ArrowAcceptor
 
     return ArrowAcceptor(*stages)

@@ -28,7 +28,6 @@ from .partitioning.partitioner import DefaultPartitioner
 from .pipeline import Pipeline
 from .record import largest_pending_record
 from .record_calls import RecordCalls, bounded
-from .transaction import Transaction
 
 if TYPE_CHECKING:
     from ..cluster.health import Health
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from ..settings.keywords import ProducerSettings
     from .diagnosis import ProducerDiagnosis
     from .metrics import ProducerMetrics
+    from .transaction import Transaction
     from .transactions.detached_transaction import DetachedTransaction
     from .transactions.transactions import TransactionManager
 
@@ -153,6 +153,8 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
         """
         check_timeout(timeout)
         self._service.check()
+        from .transaction import Transaction
+
         return Transaction(self._running(), timeout)
 
     async def begin_transaction(

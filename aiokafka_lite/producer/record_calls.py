@@ -14,13 +14,12 @@ from ..errors import ErrorCode, KafkaError
 from ..serialization.headers import Headers
 from ..types import K_contra, RecordMetadata, V_contra
 from .accept.accept import Acceptor
-from .accept.many import ValuesAndKeys
-from .accept.results import SendResults, SinglePiece
 from .delivery import Delivery, FailureLog, failed_delivery, settled
 from .pipeline import Pipeline
 
 if TYPE_CHECKING:
     from .accept.arrow import BulkDelivery, Written
+    from .accept.results import SendResults
 
 
 class RecordCalls(Generic[K_contra, V_contra]):
@@ -156,6 +155,9 @@ class RecordCalls(Generic[K_contra, V_contra]):
         IllegalStateError if the producer is not running, and KafkaTimeout if there is no room for ``max_block``
         seconds.
         """
+        from .accept.many import ValuesAndKeys  # imported here: most producers send single records
+        from .accept.results import SendResults, SinglePiece
+
         self._check()
         pipeline = self._running()
         if (deferred := pipeline.admission.deferred) is not None:
@@ -164,7 +166,7 @@ class RecordCalls(Generic[K_contra, V_contra]):
         pipeline.admission.check()
         with bounded(timeout, lambda: f"records for topic {topic!r} were not acknowledged"):
             items = ValuesAndKeys(topic, values, keys)
-            pieces = await pipeline.many_acceptor.accept(topic, items, headers, partition, timestamp)
+            pieces = await pipeline.many_acceptor().accept(topic, items, headers, partition, timestamp)
             for piece in pieces:
                 await settled(piece.open)
             return SendResults(pieces)

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..errors import ProtocolError
 from .decoders import get_fields, get_struct
-from .encode_errors import describe_encode_error
 from .encoders import put_struct
 from .generated_source import Source, has_records
 from .schema import Message
@@ -50,6 +49,8 @@ def encode_message(message: Message, version: int, out: bytearray) -> None:
         encoder(type(message), version)(message, out)
     except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
         del out[start:]
+        from .encode_errors import describe_encode_error
+
         label = type(message).__name__
         raise ValueError(describe_encode_error(message, version) or f"{label} v{version}: {error}") from error
 

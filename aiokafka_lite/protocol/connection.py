@@ -23,7 +23,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ..errors import ProtocolError, UnsupportedVersion
 from . import messages  # messages.REQUESTS imports every message, so only the broker's side uses it
 from .codec import Buffer, decode_message, encode_message
-from .encode_errors import describe_encode_error
 from .framing import close_frame, open_frame
 from .messages import ApiVersionsRequest, ApiVersionsResponse
 from .schema import MOST_TAGS, Request, Response
@@ -105,6 +104,8 @@ class ClientProtocol(Generic[P]):
 
     def _explain(self, request: Request[Any], version: int, error: ValueError) -> None:
         """Raise ``UnsupportedVersion`` if only a newer version than the peer supports can carry the request."""
+        from .encode_errors import describe_encode_error
+
         newer = range(version + 1, type(request).versions.last + 1)
         if any(describe_encode_error(request, newer_version) is None for newer_version in newer):
             name = type(request).__name__.removesuffix("Request")

@@ -1,12 +1,9 @@
-"""Find the field that an encoder cannot encode. Slow and thorough, because it runs only after a failure.
-
-The generated encoders call the last two functions.
-"""
+"""Find the field that an encoder cannot encode. Slow and thorough, because it runs only after a failure."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any, NoReturn
+from typing import Any
 
 from .schema import BLOBS, LONGEST_STRING, MISSING, Message, Spec
 
@@ -75,11 +72,3 @@ def _check_array(value: Any, spec: Spec, version: int, where: str) -> str | None
         if problem:
             return problem
     return None
-
-
-def lacks_field(where: str, versions: str) -> NoReturn:
-    raise ValueError(f"{where} exists in versions {versions} only")
-
-
-def wrong_length(what: str) -> NoReturn:
-    raise ValueError(what)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .encode_errors import lacks_field, wrong_length
 from .schema import FIXED, Request, Spec
 from .wire import (
     get_uvarint,
+    lacks_field,
     put_uvarint,
     refuse,
     refuse_count,
@@ -25,6 +25,7 @@ from .wire import (
     refuse_long_string,
     refuse_null,
     refuse_tag,
+    wrong_length,
 )
 
 UNROLLED = 16

@@ -68,3 +68,11 @@ def refuse_tag(where: str, tag: int, read: int, size: int) -> NoReturn:
 
 def refuse_flag(where: str, flag: int) -> NoReturn:
     raise ProtocolError(f"{where} must begin with -1 (null) or 1, got {flag}")
+
+
+def lacks_field(where: str, versions: str) -> NoReturn:
+    raise ValueError(f"{where} exists in versions {versions} only")
+
+
+def wrong_length(what: str) -> NoReturn:
+    raise ValueError(what)

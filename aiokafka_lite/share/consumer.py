@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ..aio.component import Component
 from ..aio.deadline import deadline
+from ..aio.light_event import result_of
 from ..aio.runtime import Runtime, wall_clock
-from ..aio.shared_future import result_of
 from ..arguments import check_max_records, check_timeout, check_wait, must_be
 from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, named_elsewhere

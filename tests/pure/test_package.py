@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,18 @@ ADMINISTRATION = {
     f"aiokafka_lite.protocol.messages.{family}"
     for family in ("configs", "group_admin", "leadership", "logs", "quotas", "requests", "topics")
 }
+MEMBERSHIP = {f"aiokafka_lite.group.{module}" for module in ("member_runner", "member", "offsets", "strategies")}
+USED_LATER = {
+    *(f"aiokafka_lite.producer.transactions.{part}" for part in ("transactions", "coordinator", "requests")),
+    *("aiokafka_lite.producer.metrics", "aiokafka_lite.producer.diagnosis"),
+}
 
 
 def test_a_consumer_imports_no_producer_admin_or_embedded_cluster() -> None:
     loaded = modules_after("from aiokafka_lite import Consumer")
     assert loaded.isdisjoint(UNWANTED | ADMINISTRATION)
     assert loaded.isdisjoint({"aiokafka_lite.producer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
-    groups = {f"aiokafka_lite.group.{module}" for module in ("coordinator", "member", "offsets", "strategies")}
-    assert loaded.isdisjoint(groups), "a reader without a group has no use for them"
+    assert loaded.isdisjoint(MEMBERSHIP), "a reader without a group has no use for them"
 
 
 def test_a_producer_imports_no_consumer_admin_or_embedded_cluster() -> None:
@@ -53,13 +58,12 @@ def test_a_producer_imports_no_consumer_admin_or_embedded_cluster() -> None:
 def test_a_producer_imports_transactions_metrics_and_tables_when_it_uses_them() -> None:
     # An editable installation imports pathlib and others when Python starts.
     loaded = modules_after("import asyncio, ssl\nfrom aiokafka_lite import Producer") - modules_after("")
-    parts = ("transactions.transactions", "transactions.coordinator", "transactions.requests", "metrics", "diagnosis")
-    assert loaded.isdisjoint({f"aiokafka_lite.producer.{part}" for part in parts})
+    assert loaded.isdisjoint(USED_LATER)
     assert loaded.isdisjoint({"aiokafka_lite.protocol.messages.transactions", "aiokafka_lite.cluster.diagnosis"})
     assert "aiokafka_lite.protocol.records.columns.read" not in loaded
     assert loaded.isdisjoint({"pathlib", "ipaddress", "urllib.parse", "anyio._backends._asyncio"})
     own = {name for name in loaded if name.startswith("aiokafka_lite") and not name.endswith("__mypyc")}
-    assert len(own) <= 135, "import it where it is used"
+    assert len(own) <= 119, "import it where it is used"
 
 
 def test_the_pytest_plugin_loads_nothing_of_the_broker_and_no_container_library() -> None:
@@ -177,3 +181,10 @@ def test_the_badge_names_the_versions_of_python_that_the_metadata_has() -> None:
     versions = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', settings)
     badge = (PACKAGE.parent / "docs/images/badge-python.svg").read_text(encoding="utf-8")
     assert f">{versions[0]} – {versions[-1]}<" in badge
+
+
+def test_the_modules_that_these_tests_name_exist() -> None:
+    """A name of no module would be absent from every set."""
+    source = Path(__file__).read_text(encoding="utf-8")
+    names = set(re.findall(r'"(aiokafka_lite(?:\.\w+)+)"', source)) | ADMINISTRATION | MEMBERSHIP | USED_LATER
+    assert [name for name in sorted(names) if find_spec(name) is None] == []

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import anyio
 
-from ...aio.shared_future import result_of
+from ...aio.light_event import result_of
 
 READ_SIZE = 1 << 18
 

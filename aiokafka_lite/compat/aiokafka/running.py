@@ -13,7 +13,7 @@ from typing import Self
 from ... import consumer as native
 from ...aio import forks
 from ...aio.component import NotCopyable
-from ...aio.shared_future import result_of
+from ...aio.light_event import result_of
 from ...errors import KafkaError
 from .client import ClientOwner
 from .errors import connecting, translating

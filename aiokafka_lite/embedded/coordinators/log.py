@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...errors import ErrorCode
 from ...protocol.codec import Buffer
-from ...protocol.records import encode_batch, single_batch
+from ...protocol.records import encode_batch
+from ...protocol.records.produced import single_batch
 from ...types import Header
 from ..log.log import MAX_DECOMPRESSED_SIZE, StoredBatch
 from ..log.producer_state import Verification

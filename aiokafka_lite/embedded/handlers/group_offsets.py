@@ -35,7 +35,8 @@ from ...arguments import by_topic
 from ...errors import ErrorCode, ProtocolError
 from ...protocol import messages as m
 from ...protocol.codec import decode_message
-from ...protocol.records import encode_batch, single_batch
+from ...protocol.records import encode_batch
+from ...protocol.records.produced import single_batch
 from ...protocol.schema import ZERO_UUID
 from ..coordinators.groups.group import Group
 from ..coordinators.groups.hosted_groups import AnyGroup

@@ -23,8 +23,8 @@ from ...protocol.records import (
     decompressing,
     replace_records,
     split_batches,
-    why_not_produced,
 )
+from ...protocol.records.produced import why_not_produced
 from ...protocol.records.record_format import SMALLEST_RECORD
 from ...protocol.records.scan import RECORDS_A_STEP, checking_lengths, scan
 from ...types import Compression

@@ -15,7 +15,6 @@ from .compression import (
 from .encode import append_record
 from .murmur2 import murmur2, partition_for_key
 from .pack import RecordLists
-from .produced import single_batch, why_not_produced
 from .record_format import MAX_HEADERS, RecordColumns, decode_records, encode_records
 
 __all__ = [
@@ -40,7 +39,5 @@ __all__ = [
     "partition_for_key",
     "replace_records",
     "rewrite_header",
-    "single_batch",
     "split_batches",
-    "why_not_produced",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.producer import Producer
 from aiokafka_lite.protocol.messages import ProduceRequest
-from aiokafka_lite.protocol.records import RecordBatch, single_batch
+from aiokafka_lite.protocol.records import RecordBatch
+from aiokafka_lite.protocol.records.produced import single_batch
 
 
 def producer_of(cluster: EmbeddedCluster, **settings: Any) -> Producer:

@@ -19,7 +19,7 @@ from aiokafka_lite.embedded.coordinators.transactions.transaction import (
 from aiokafka_lite.embedded.log.producer_state import Marker, ProducerStates, SequenceRejected
 from aiokafka_lite.embedded.log.transaction_index import TransactionIndex
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
-from aiokafka_lite.protocol.records import single_batch
+from aiokafka_lite.protocol.records.produced import single_batch
 from tests.pure.embedded.batches import produced
 
 NOW = 1000

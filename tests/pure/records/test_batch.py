@@ -18,10 +18,9 @@ from aiokafka_lite.protocol.records import (
     encode_batch,
     encode_records,
     rewrite_header,
-    single_batch,
     split_batches,
-    why_not_produced,
 )
+from aiokafka_lite.protocol.records.produced import single_batch, why_not_produced
 from aiokafka_lite.protocol.records.scan import checking_lengths
 from aiokafka_lite.types import Compression, Header, TimestampType
 

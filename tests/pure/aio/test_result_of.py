@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.shared_future import result_of
+from aiokafka_lite.aio.light_event import result_of
 
 
 async def test_each_caller_gets_the_result_and_a_cancelled_one_does_not_end_it() -> None:
