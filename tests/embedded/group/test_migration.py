@@ -14,8 +14,10 @@ from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.group import RangeStrategy
 from aiokafka_lite.protocol.codec import encode_versioned
 from aiokafka_lite.protocol.messages import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -296,3 +298,30 @@ async def test_a_member_of_a_classic_group_keeps_its_session_timeout(cluster: Em
         every = (await peer.ask(heartbeat_request(2))).assignment
         assert every is not None
         assert every.topic_partitions[0].partitions == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_partition_that_a_leader_gave_to_two_members_gets_one_owner(cluster: EmbeddedCluster) -> None:
+    """A classic leader may assign whatever it likes, and the coordinator does not check it."""
+    partition = ConsumerProtocolAssignmentTopicPartition(topic="orders", partitions=[0])
+    assignment = encode_versioned(ConsumerProtocolAssignment(assigned_partitions=[partition]), 1)
+    async with Peer(cluster) as peer, Peer(cluster) as other:
+        await host_group(peer)
+        first = await peer.ask(join_request(), 3)
+        joins = other.ask(join_request(), 3), peer.ask(join_request(first.member_id), 3)
+        members: list[JoinGroupResponse] = await asyncio.gather(*joins)
+        (leader,) = (joined for joined in members if joined.member_id == joined.leader)
+        sync = sync_request(leader)
+        sync.assignments = [
+            SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment) for joined in members
+        ]
+        assert (await peer.ask(sync, 3)).error_code == ErrorCode.NONE
+        assert (await peer.ask(heartbeat_request(0))).error_code == ErrorCode.NONE
+        request = ConsumerGroupDescribeRequest(group_ids=["workers"], include_authorized_operations=False)
+        (group,) = (await peer.ask(request)).groups
+        targets = [
+            number
+            for member in group.members
+            for topic in member.target_assignment.topic_partitions
+            for number in topic.partitions
+        ]
+        assert sorted(targets) == [0, 1, 2, 3, 4, 5]

@@ -39,7 +39,9 @@ def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> A
     owners: dict[TopicIdPartition, str] = {}
     for member, subscriber in members.items():
         for partition in sorted(subscriber.assigned):
-            if member in subscribers.get(partition[0], ()) and partition[1] < topics[partition[0]]:
+            # The leader of a classic group may have given a partition to two members: the first one keeps it.
+            is_free = partition not in owners
+            if is_free and member in subscribers.get(partition[0], ()) and partition[1] < topics[partition[0]]:
                 assignment[member].add(partition)
                 owners[partition] = member
     # Topics with many partitions for few members come first: later topics can balance what these leave uneven.
