@@ -108,7 +108,7 @@ class DataDir(NoDataDir):
             self._restore_sections({"configs": controller.settings, "features": controller.features, **sections})
             topics = self._restore_topics(controller)
             controller.restore(topics, self._next_producer_id())
-            self._set_strays_aside(topics)
+            self._set_strays_aside()
             self._save_cluster()
         except OSError as error:
             where = error.filename if error.filename is not None else self._path
@@ -284,7 +284,7 @@ class DataDir(NoDataDir):
         reserved: int = self._cluster.get("next_producer_id", 0)
         return max(reserved, largest + 1)
 
-    def _set_strays_aside(self, topics: list[Topic]) -> None:
+    def _set_strays_aside(self) -> None:
         """Rename the logs that belong to no replica. Delete only those of deleted topics, and those without records.
 
         A directory without a checkpoint of ours is not touched.

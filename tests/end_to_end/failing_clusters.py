@@ -93,10 +93,6 @@ class BreakableCluster(ABC):
 
         await self._until(topic, whole)
 
-    async def until_led_by(self, topic: str, *nodes: int) -> None:
-        """Wait until only these nodes lead the topic's partitions."""
-        await self._until(topic, lambda partitions: all(partition.leader in nodes for partition in partitions))
-
     async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> None:
         partitions: Collection[PartitionView] = ()
         try:

@@ -69,7 +69,6 @@ def altered(kind: int, name: str) -> m.IncrementalAlterConfigsRequestResource:
     return m.IncrementalAlterConfigsRequestResource(resource_type=kind, resource_name=name, configs=[])
 
 
-_PRODUCE = produce_request("t", produced(b"a", timestamp=int(time.time() * 1000)))
 _JOIN = m.JoinGroupRequest(
     group_id="g", session_timeout_ms=10000, rebalance_timeout_ms=10000, member_id="", protocol_type="consumer",
     protocols=[m.JoinGroupRequestProtocol(name="range", metadata=b"")],

@@ -9,8 +9,6 @@ from aiokafka_lite.protocol.codec import encode_versioned
 from tests.end_to_end.differential.compared_brokers import Side
 from tests.end_to_end.differential.scenario import Scenario, Step, named
 
-_INSTANCE_SINCE = {m.JoinGroupRequest: 5, m.SyncGroupRequest: 3, m.HeartbeatRequest: 3, m.OffsetCommitRequest: 7}
-
 
 def _subscription(topics: list[str], version: int = 0) -> bytes:
     return encode_versioned(m.ConsumerProtocolSubscription(topics=topics), version)
