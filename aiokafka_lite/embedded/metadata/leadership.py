@@ -159,7 +159,8 @@ class PartitionLeadership:
         A replica that an earlier reassignment has added leaves the in-sync set when a later one does not want it.
         """
         isr = tuple(node for node in state.isr if node in replicas)
-        if not isr:
+        # A partition that has no replica in sync at all, because they are down, may get others too.
+        if not isr and (state.isr or not adding):
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of {list(replicas)} is in sync")
         state = replace(state, replicas=replicas, isr=isr, adding=adding, removing=removing)
         if state.leader not in replicas:

@@ -335,6 +335,24 @@ async def test_a_second_reassignment_replaces_the_first_one(three: EmbeddedClust
         assert three.state_of("t", 0).isr == (3,)
 
 
+async def test_a_partition_without_a_replica_in_sync_can_be_reassigned(three: EmbeddedCluster) -> None:
+    """Both replicas are down. The new one copies the records when one of them returns (KIP-966)."""
+    await three.create_topic("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+    partition = ReassignablePartition(partition_index=0, replicas=[3, 1])
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
+    await three.stop(1)
+    await three.stop(2)
+    async with Peer(three, 3) as peer:
+        assert (three.state_of("t", 0).isr, three.state_of("t", 0).leader) == ((), -1)
+        answer = await peer.ask(request)
+        assert answer.responses[0].partitions[0].error_code == 0
+        state = three.state_of("t", 0)
+        assert (state.replicas, state.isr, state.leader, state.adding) == ((3, 1, 2), (), -1, (3,))
+        await three.start_node(1)
+        await until(lambda: three.state_of("t", 0).replicas == (3, 1))
+        assert set(three.state_of("t", 0).isr) == {1, 3}
+
+
 async def test_log_dirs_and_producers_are_described(one: EmbeddedCluster) -> None:
     await one.create_topic("t")
     records = produced(timestamp=-1, producer_id=5, epoch=2, sequence=0)
