@@ -82,14 +82,13 @@ validate verify visit wait wake walk warn watch weigh widen wipe withdraw work w
 NOUNS = _words(
     """
 answer ask block buffer cache call change charge check claim commit copy count crash cut cycle default delay demand
-display drop dump end exchange exit export fence fetch fill filter find flush fold force fork format function group
-guard guess handle hash host import join jump key label limit link list load lock log look loop map mark match
-measure move name note offer order own patch pause place plan play poll prefix print process produce profile promise
-query queue quote read record refill release repeat replay reply report request reserve reset restart result retry
-rewrite roll round route row rule run sample scale scan schedule seal search seed set share shift show sign signal
-slice sort split spread stamp start state step stop store stream sum supply support switch tag task test throw tick
-time touch trace track transfer trust try turn type update upgrade upload use visit wait walk watch work wrap write
-yield
+display drop dump end exchange exit export fence fetch fill filter find flush fold force fork format group guard guess
+handle hash host import join jump label limit link list load lock log look loop map mark match measure move name note
+offer order own patch pause place plan play poll prefix print process produce profile promise query queue quote read
+record refill release repeat replay reply report request reserve reset restart retry rewrite roll round route run sample
+scale scan schedule seal search seed set shift show sign signal slice sort split spread stamp start state step stop
+store stream sum supply support switch tag test throw tick time touch trace track transfer trust try turn type update
+upgrade upload use visit wait walk watch work wrap write yield
 """
 )
 """Verbs whose third person is also a plural: "Records the offset" has a verb, "Records of the batch" has none."""
