@@ -136,6 +136,8 @@ def main() -> None:
         help="directory for Parquet files, chart and log",
     )
     options = parser.parse_args()
+    if options.records < 1:
+        parser.error(f"--records must be at least 1, got {options.records}")
     # Print each line at once, also into a pipe.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.exit(run(lambda: demo(options.bootstrap_server, options.records, options.output if options.spark else None)))

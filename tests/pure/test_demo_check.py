@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("typer")
 
 from aiokafka_lite import Record
 from aiokafka_lite.types import TimestampType
-from demo import KEYS, PARTITIONS, Check, content_of
+from demo import KEYS, PARTITIONS, Check, content_of, main
 from demo_group import Load
 
 COUNT = 2 * KEYS + 10
@@ -119,3 +120,14 @@ def test_missing_and_unknown_records_of_a_group_are_named() -> None:
         "record 2 was never written",
         "record -1 was never written",
     ]
+
+
+@pytest.mark.parametrize("count", [0, -5])
+def test_the_demo_needs_a_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo.py", f"--records={count}"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert f"--records must be at least 1, got {count}" in capsys.readouterr().err
