@@ -15,6 +15,7 @@ from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_
 EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
+    "rule_files",  # of Prometheus
     "eager_task_factory",  # asyncio's
     "real_asyncio",  # freezegun's
     *("BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's

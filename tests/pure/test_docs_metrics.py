@@ -1,16 +1,20 @@
-"""docs/metrics.md has every instrument, and the dashboard for Grafana only names that are exported."""
+"""docs/metrics.md has every instrument; the dashboard for Grafana and the alert rules only names that are exported."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 
 import list_metrics
+import pytest
 
 from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from tests.pure.documents import ROOT
 
 DASHBOARD = ROOT / "docs" / "grafana" / "kafka.json"
+ALERTS = ROOT / "docs" / "grafana" / "alerts.yml"
 
 
 def test_the_page_has_the_present_instruments() -> None:
@@ -41,3 +45,27 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
         assert max(columns) < 24
         assert not cells & occupied, panel["title"]
         occupied |= cells
+
+
+def test_each_metric_and_label_of_the_alert_rules_is_exported() -> None:
+    rules = re.sub(r"#.*", "", ALERTS.read_text(encoding="utf-8"))
+    exported = {instrument.prometheus_name: instrument for instrument in INSTRUMENTS}
+    alerts = re.split(r"^ +- alert: ", rules, flags=re.MULTILINE)[1:]
+    assert len(alerts) == 4
+    for alert in alerts:
+        names = set(re.findall(r"\bkafka_\w+", alert))
+        assert names, alert
+        assert names <= exported.keys(), alert
+        grouped = {label for labels in re.findall(r"by \(([^)]*)\)", alert) for label in labels.split(", ")}
+        labels = set.intersection(*(set(exported[name].labels) for name in names)) | {"job"}  # Prometheus adds the job
+        assert grouped | set(re.findall(r"\$labels\.(\w+)", alert)) <= labels, alert
+
+
+def test_the_alerts_fire_in_an_outage_and_not_in_health() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool comes with Prometheus, which is not installed")
+    cases = ROOT / "tests" / "pure" / "alerts.yml"
+    for command in (["check", "rules", ALERTS], ["test", "rules", cases]):
+        run = subprocess.run([promtool, *command], capture_output=True, text=True, check=False, timeout=60)
+        assert run.returncode == 0, run.stdout + run.stderr
