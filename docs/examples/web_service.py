@@ -7,8 +7,8 @@ It writes an order for each request, and a receipt for each order that it reads.
     curl localhost:8000/orders --json '{"order_id": "1", "item": "coffee"}'
     curl localhost:8000/ready
 
-`/live` and `/ready` are for the probes of Kubernetes, `/metrics` for Prometheus, and `/health`
-shows the lag. A service whose records take long gives them to `Workers`: see `worker.py`.
+`/live` and `/ready` are for the probes of Kubernetes, `/metrics` for Prometheus. `Workers`
+process many orders at once. An order that cannot be processed goes to the topic `orders.dead`.
 
 Start several instances (``PORT=8001 python web_service.py``): they share the orders. SIGTERM
 stops one gracefully. An order that was answered with 201 gets a receipt, even if instances
@@ -25,10 +25,18 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Response
-from prometheus_client import CollectorRegistry, make_asgi_app
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from aiokafka_lite import Consumer, JsonDeserializer, KafkaError, Producer
+from aiokafka_lite import (
+    ConsumerGroup,
+    FailureTopics,
+    JsonDeserializer,
+    KafkaError,
+    Producer,
+    Record,
+    Workers,
+)
 from aiokafka_lite.metrics.prometheus import KafkaCollector
 
 REGISTRY = CollectorRegistry()
@@ -40,43 +48,43 @@ class Order(BaseModel):
     item: str
 
 
-async def write_receipts(consumer: Consumer[bytes, Any], producer: Producer) -> None:
-    """Write a receipt for each order. Its acknowledgement marks the order as processed."""
-    async for order in consumer:
-        if order.value is None:  # this service never writes None, but other programs may
-            continue
-        receipt = {
-            "order_id": order.value["order_id"],
-            "partition": order.partition,
-            "offset": order.offset,
-        }
-        await producer.send("receipts", json.dumps(receipt), key=order.key)
+async def write_receipt(order: Record[bytes, Any]) -> None:
+    """Write the receipt of an order. Its acknowledgement marks the order as processed."""
+    receipt = {
+        "order_id": order.value["order_id"],
+        "partition": order.partition,
+        "offset": order.offset,
+    }
+    await app.state.producer.send("receipts", json.dumps(receipt), key=order.key)
 
 
 @contextlib.asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with (
-        Producer(SERVERS) as producer,
-        Consumer(
-            SERVERS,
-            topics=["orders"],
-            group_id="receipts",
-            value_deserializer=JsonDeserializer(),
-            session_timeout=10.0,
-        ) as consumer,
-    ):
-        app.state.producer, app.state.consumer = producer, consumer
-        KafkaCollector(producer, consumer, registry=REGISTRY)
-        app.state.receipts = asyncio.create_task(write_receipts(consumer, producer))
+    producer = Producer(SERVERS)
+    failures = FailureTopics(producer, dead_letter="orders.dead")
+    group = ConsumerGroup(
+        SERVERS,
+        group_id="receipts",
+        value_deserializer=JsonDeserializer(),
+        on_deserialization_error=lambda error, record: failures(record, error),
+        session_timeout=10.0,
+    )
+    # An order that other programs wrote wrongly fails three times, and is then a dead letter.
+    workers = Workers(
+        write_receipt, concurrency=32, order="key", attempts=3, on_failure=failures
+    )
+    app.state.producer, app.state.group = producer, group
+    async with producer, group:
+        KafkaCollector(producer, group, workers, registry=REGISTRY)
+        consuming = asyncio.create_task(group.consume(["orders"], workers))
         yield
-        # All requests are finished. The order in progress stays unmarked, so another instance
-        # reads it again.
-        app.state.receipts.cancel()
-        await asyncio.wait([app.state.receipts])
+        # All requests are finished. Orders that wait are read by another instance.
+        await workers.drain(timeout=10.0)
+        await group.close()
+        await consuming  # raises the error that ended it, if one did
 
 
 app = FastAPI(lifespan=lifespan)
-app.mount("/metrics", make_asgi_app(REGISTRY))
 
 
 @app.post("/orders", status_code=201)
@@ -96,19 +104,16 @@ async def place(order: Order) -> dict[str, object]:
 
 
 def problems(ready: bool, response: Response) -> dict[str, list[str]]:
-    """Answer 503 if one of the clients is not live, or not ready, and give the reasons."""
-    reports = [client.health() for client in (app.state.producer, app.state.consumer)]
-    texts = [problem for health in reports for problem in health.problems]
+    """Answer 503 if a client is not live, or not ready, and give the reasons."""
+    reports = [client.health() for client in (app.state.producer, app.state.group)]
     well = all(health.is_ready if ready else health.is_live for health in reports)
-    if app.state.receipts.done():
-        well, texts = False, [*texts, repr(app.state.receipts.exception())]
     response.status_code = 200 if well else 503
-    return {"problems": texts}
+    return {"problems": [problem for health in reports for problem in health.problems]}
 
 
 @app.get("/live")
 async def live(response: Response) -> dict[str, list[str]]:
-    """Answer 503 if only a restart helps. An outage of Kafka is no reason for one."""
+    """Answer 503 if only a restart helps. A short outage of Kafka is no reason for one."""
     return problems(False, response)
 
 
@@ -118,23 +123,10 @@ async def ready(response: Response) -> dict[str, list[str]]:
     return problems(True, response)
 
 
-@app.get("/health")
-async def health(response: Response) -> dict[str, object]:
-    """Answer 200 while receipts are written, with the member state and the lag."""
-    consumer, receipts = app.state.consumer, app.state.receipts
-    answer: dict[str, object] = {"group": consumer.membership.name}
-    if receipts.done():
-        response.status_code = 503
-        answer["error"] = repr(receipts.exception())
-        return answer
-    try:
-        lag = await consumer.lag(timeout=2.0)
-    except KafkaError as error:
-        response.status_code = 503
-        answer["error"] = str(error)
-    else:
-        answer["lag"] = {str(partition): behind for partition, behind in lag.items()}
-    return answer
+@app.get("/metrics")
+async def metrics() -> Response:
+    """Answer with the metrics of the clients, the lag among them, for Prometheus."""
+    return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
 
 if __name__ == "__main__":

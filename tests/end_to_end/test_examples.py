@@ -21,7 +21,7 @@ from time import monotonic
 import httpx
 import pytest
 
-from aiokafka_lite import Admin, Consumer, EmbeddedCluster, JsonDeserializer
+from aiokafka_lite import Admin, Consumer, EmbeddedCluster, JsonDeserializer, Producer
 from aiokafka_lite.testing.containers import engine_problem
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.read_topic import read
@@ -231,11 +231,10 @@ async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
         address = re.findall(r"running on (http://\S+)", printed)[0]
         async with httpx.AsyncClient(base_url=address) as client:
 
-            async def healthy() -> bool:
-                answer = await client.get("/health")
-                return answer.status_code == 200 and answer.json()["group"] == "STABLE"
+            async def ready() -> bool:
+                return (await client.get("/ready")).status_code == 200
 
-            await until(healthy)
+            await until(ready)
         yield Instance(program, address)
 
 
@@ -258,6 +257,7 @@ async def receipts(kafka: Kafka, keys: set[str]) -> list[str]:
 async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
     await newest.create_topic("orders", partitions=4)
     await newest.create_topic("receipts", partitions=1)
+    await newest.create_topic("orders.dead", partitions=1)
     async with instance(newest) as service:
         async with httpx.AsyncClient(base_url=service.address) as client:
             answer = await client.post("/orders", json={"order_id": "one", "item": "coffee"})
@@ -267,24 +267,42 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
             assert (await client.post("/orders", json={"item": "coffee"})).status_code == 422
             assert await receipts(newest, {"one"}) == ["one"]
 
-            async def nothing_is_left() -> bool:
-                return (await client.get("/health")).json().get("lag") == {
-                    f"orders-{partition}": 0 for partition in range(4)
-                }
-
-            await until(nothing_is_left)
+            assert await dead_orders_are_kept(newest) == {"wrong": "KeyError", "no json": "DeserializationError"}
             assert (await client.get("/live")).status_code == 200
             ready = await client.get("/ready")
             assert (ready.status_code, ready.json()) == (200, {"problems": []})
-            assert "kafka_producer_records_delivered" in (await client.get("/metrics/")).text
+            metrics = (await client.get("/metrics")).text
+            for name in ("kafka_producer_records_delivered", "kafka_consumer_records_lag_max", "kafka_workers_retries"):
+                assert re.search(rf"^{name}\w*{{", metrics, re.MULTILINE), name
         status = await service.program.end(signal.SIGTERM)
     assert status in (0, -signal.SIGTERM), service.program.printed
     assert "Application shutdown complete" in service.program.printed
     assert "Traceback" not in service.program.printed
     async with Admin(newest.bootstrap_servers) as admin:
         group = (await admin.groups.describe("receipts"))["receipts"]
+        lag = (await admin.groups.lag("receipts"))["receipts"]
     assert not group.members, "it left its group"
-    await delete(newest, "orders", "receipts")
+    assert lag.total == 0
+    await delete(newest, "orders", "receipts", "orders.dead")
+
+
+async def dead_orders_are_kept(kafka: Kafka) -> dict[str, str]:
+    """Write two orders that no receipt can be written for, and a good one behind them.
+
+    Return the classes of their errors in the dead letters.
+    """
+    async with Producer(kafka.bootstrap_servers) as producer:
+        await producer.send("orders", b'{"item": "an order without an id"}', key=b"wrong")
+        await producer.send("orders", b"tea", key=b"no json")
+        await producer.send("orders", b'{"order_id": "two"}', key=b"no json")
+    assert await receipts(kafka, {"two"}) == ["one", "two"], "the orders after a dead one are processed"
+    dead: dict[str, str] = {}
+    async with Consumer(kafka.bootstrap_servers, topics=["orders.dead"]) as consumer, asyncio.timeout(DEADLINE):
+        while len(dead) < 2:
+            record = await anext(consumer)
+            assert record.key is not None
+            dead[record.key.decode()] = dict(record.headers)["error.class"].decode()
+    return dead
 
 
 async def test_the_web_service_is_live_and_not_ready_during_an_outage() -> None:
@@ -302,6 +320,7 @@ async def test_the_web_service_is_live_and_not_ready_during_an_outage() -> None:
                 await until(lambda: answers(200))
                 await cluster.kill(1)
                 await until(lambda: answers(503))
+                assert re.search(r"^kafka_client_outages\S* [1-9]", (await client.get("/metrics")).text, re.MULTILINE)
                 assert (await client.get("/live")).status_code == 200
                 assert "no broker answers" in (await client.get("/ready")).text
                 await cluster.start_node(1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -89,6 +92,22 @@ def test_every_extra_for_users_is_on_the_page_about_installation() -> None:
 def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:
     printed = {block.text.split('"')[1] for block in ALL if block.is_example}
     assert printed == {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")}
+
+
+def test_the_image_of_the_web_service_has_what_the_program_imports() -> None:
+    lines = (EXAMPLES / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    steps = dict(line.split(maxsplit=1) for line in lines if not line.startswith("#"))
+    (source,) = steps["COPY"].split()[:-1]
+    tree = ast.parse((EXAMPLES / source).read_text(encoding="utf-8"))
+    modules = {node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    packages = {package for package in steps["RUN"].split() if package not in ("pip", "install", "--no-cache-dir")}
+    assert modules - sys.stdlib_module_names - {"pydantic"} == packages, "fastapi brings pydantic"
+    # As a list: a shell would be process 1, and get the SIGTERM.
+    assert json.loads(steps["CMD"]) == ["python", source]
+    port = re.findall(r"PORT=(\d+)", steps["ENV"])
+    assert port == [steps["EXPOSE"]]
+    assert f"localhost:{port[0]}/live" in steps["HEALTHCHECK"]
 
 
 @pytest.mark.parametrize(
