@@ -27,6 +27,7 @@ from tests.waiting import until
 
 RUN_ELSEWHERE = {
     "admin.md": "test_admin_page.py runs them",
+    "managed-kafka.md": "tests/embedded/security/test_managed_kafka.py runs them, each with its login",
     "spark.md": "tests/spark/test_docs_spark.py runs them",
     "migrating-from-aiokafka.md": "one of them gives the modules of aiokafka other names, for the whole process",
 }
