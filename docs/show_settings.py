@@ -1,15 +1,14 @@
-"""An extension of griffe for the reference: signatures show the arguments that a function accepts.
+"""An extension of griffe for the reference: short signatures that show the arguments that a function accepts.
 
-``**settings: Unpack[...]`` of a constructor becomes a parameter for each setting, and a table has their types, defaults
-and meaning. ``*more: Never`` and ``**other: Never`` disappear.
+The settings of a constructor stay ``**settings``, with links to the tables of the page Settings, which describes each
+of them once. ``*more: Never`` and ``**other: Never`` disappear.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import MISSING, Field, fields
-from enum import Enum
-from functools import cache
+from collections.abc import Collection
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -32,41 +31,19 @@ class ShowSettings(griffe.Extension):
         rest = next(
             (parameter for parameter in func.parameters if parameter.kind is griffe.ParameterKind.var_keyword), None
         )
-        if rest is None:
+        if rest is None or func.name != "__init__":
             return
-        if func.name == "__init__" and str(rest.annotation).startswith("Unpack["):
-            expand(func, rest)
+        accepted = getattr(keywords, str(rest.annotation).removeprefix("Unpack[").removesuffix("]"), None)
+        if accepted is not None:
+            func.docstring = griffe.Docstring("", parent=func)
+            func.docstring.parsed.append(griffe.DocstringSectionText(pointer(accepted.__annotations__)))
 
 
-def expand(func: griffe.Function, rest: griffe.Parameter) -> None:
-    """Replace the keyword dictionary of a constructor by its keys, if all of them are settings."""
-    accepted = getattr(keywords, str(rest.annotation)[len("Unpack[") : -1])
-    types = {name: kind.__forward_arg__ for name, kind in accepted.__annotations__.items() if name in described()}
-    if types.keys() != accepted.__annotations__.keys():
-        return
-    del func.parameters[rest.name]
-    rows = []
-    for name, kind in types.items():
-        config, field, purpose = described()[name]
-        only = griffe.ParameterKind.keyword_only
-        func.parameters.add(griffe.Parameter(name, annotation=kind, kind=only, default=default(field)))
-        shown = list_settings.default(config, field).replace("`", "")
-        rows.append(griffe.DocstringParameter(name, annotation=kind, description=purpose, value=shown))
-    func.docstring = griffe.Docstring("", parent=func)
-    func.docstring.parsed.append(griffe.DocstringSectionParameters(rows, title="Settings:"))
-
-
-@cache
-def described() -> dict[str, tuple[type, Field[Any], str]]:
-    """Return the configuration, the field and the description of each setting."""
-    return {
-        field.name: (config, field, list_settings.docstrings(config)[field.name].replace("``", "`"))
-        for config, _, _ in list_settings.CONFIGURATIONS
-        for field in fields(config)
-    }
-
-
-def default(field: Field[Any]) -> str:
-    """Return the default as Python code."""
-    value = field.default_factory() if field.default_factory is not MISSING else field.default
-    return repr(value.name.lower() if isinstance(value, Enum) else value)
+def pointer(names: Collection[str]) -> str:
+    """Return a sentence with links to the tables that have these settings."""
+    links = [
+        f"[{title}](../settings/#{title.lower().replace(' ', '-')})"
+        for config, title, _ in list_settings.CONFIGURATIONS
+        if any(field.name in names for field in fields(config))
+    ]
+    return f"`**settings` are the settings of these tables: {', '.join(links)}."

@@ -5,26 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import describe_pages
+import include_pages
 import pytest
 
 from tests.pure.documents import PAGES, ROOT
 
 CHANGES = ROOT / "CHANGELOG.md"
-INCLUDED = re.compile(r'^--8<-- "([^":]+\.md)(?::(\w+))?"$', re.MULTILINE)
 
 
 def text_of(page: Path) -> str:
-    """Return the text of a page with the parts of other pages that it includes, without blocks of code."""
-    text = INCLUDED.sub(lambda match: included(*match.groups()), page.read_text(encoding="utf-8"))
+    """Return the text of a page with the parts of other files that it includes, without blocks of code."""
+    text = include_pages.expand(page.read_text(encoding="utf-8"))
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def included(path: str, section: str | None) -> str:
-    text = (ROOT / path).read_text(encoding="utf-8")
-    if section is None:
-        return text
-    (part,) = re.findall(rf"\[start:{section}\] -->(.*?)<!-- --8<-- \[end:{section}\]", text, re.DOTALL)
-    return str(part)
 
 
 def anchors(page: Path) -> set[str]:
@@ -49,3 +42,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in PAGES if page.name != "README.md")
+
+
+def test_every_page_has_a_description_of_its_own() -> None:
+    entries = describe_pages.descriptions()
+    assert sorted(entries) == sorted(page.name for page in PAGES if page.name != "README.md"), "docs/pages.toml"
+    descriptions = [entry["description"] for entry in entries.values()]
+    assert sorted(set(descriptions)) == sorted(descriptions)
+    assert [text for text in descriptions if len(text) > 160] == [], "search engines show about 160 characters"

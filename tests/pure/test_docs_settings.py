@@ -82,7 +82,7 @@ def test_defaults_are_printed_with_their_units(name: str, value: object, printed
 
 @pytest.mark.parametrize("constructor", [Admin, Consumer, ConsumerGroup, Producer, ShareConsumer])
 def test_every_setting_of_a_constructor_is_described(constructor: type) -> None:
-    """docs/show_settings.py writes them into the signatures of the reference."""
+    """The reference leads to the tables of the page Settings, instead of describing them itself."""
     annotation = inspect.signature(constructor).parameters["settings"].annotation
     accepted = getattr(keywords, annotation.removeprefix("Unpack[").removesuffix("]"))
     described = {field.name for configuration in CONFIGURATIONS for field in fields(configuration)}

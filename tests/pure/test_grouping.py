@@ -20,6 +20,7 @@ from tests.real.worker_groups import group_of, is_short
         ("tests/end_to_end/test_producer_under_faults.py::test_leaders_move[embedded]", "three brokers"),
         ("tests/spark/test_sink.py::test_rows_are_written[4.3.1]", "spark"),
         ("tests/spark/test_sink_kills.py::test_a_query_is_killed", "spark processes"),
+        ("tests/site/test_site.py::test_no_link_within_the_site_is_dead", "site"),
     ],
 )
 def test_tests_on_one_broker_are_one_group(nodeid: str, group: str) -> None:

@@ -31,6 +31,8 @@ def group_of(nodeid: str) -> str:
     if path.startswith("tests/spark/"):
         own = path.removeprefix("tests/spark/test_").removesuffix(".py") in _SPARK_PROCESSES
         return "spark processes" if own else "spark"
+    if path.startswith("tests/site/"):  # built once
+        return "site"
     if not path.startswith("tests/end_to_end/"):
         return nodeid
     by_file = _OF_A_FILE.get(path.removeprefix("tests/end_to_end/").removesuffix(".py"))
