@@ -237,7 +237,7 @@ class AwsMskIam:
 
     def __init__(self, region: str) -> None:
         self._region = region
-        self._signer = extra("aws_msk_iam_sasl_signer", "aws").MSKAuthTokenProvider
+        self._signer = extra("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "aws")  # a module, despite its name
 
     def __repr__(self) -> str:
         return f"<AwsMskIam {self._region!r}>"

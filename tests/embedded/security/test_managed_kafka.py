@@ -48,7 +48,7 @@ async def test_a_producer_with_the_printed_settings_logs_in(
     monkeypatch.setenv("KAFKA_USER", USER)
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     signer = SimpleNamespace(generate_auth_token=lambda region: (f"signed-for-{region}", 900_000))
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=signer))
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer.MSKAuthTokenProvider", signer)
     text = SECTIONS[service]
     async with EmbeddedCluster(brokers=1, security=login(text)) as cluster:
         settings = cluster.client_settings()

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -263,9 +262,31 @@ def test_an_extension_that_no_message_can_carry_is_refused(extensions: Any) -> N
         )
 
 
-def test_a_token_for_amazon_msk_is_signed_by_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match=r"aws_msk_iam_sasl_signer is not installed; .*aiokafka_lite\[aws\]"):
+def test_tokens_for_amazon_msk_need_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("aws_msk_iam_sasl_signer", "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)  # as if it was not installed
+    with pytest.raises(ConfigurationError, match=r"aws_msk_iam_sasl_signer.* is not installed; .*aiokafka_lite\[aws\]"):
         AwsMskIam("eu-central-1")
-    signer = SimpleNamespace(generate_auth_token=lambda region: (f"signed-for-{region}", 900_000))
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=signer))
-    assert AwsMskIam("eu-central-1")().encode() == b"signed-for-eu-central-1"
+
+
+async def test_a_token_for_amazon_msk_is_signed_by_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("aws_msk_iam_sasl_signer")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    signed: list[dict[str, list[str]]] = []
+
+    def check(token: str) -> dict[str, object]:
+        url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        signed.append({**parse_qs(urlsplit(url).query), "host": [urlsplit(url).netloc]})
+        return {"sub": "role"}
+
+    security = Security("SASL_PLAINTEXT", mechanisms=["OAUTHBEARER"], check_token=check)
+    async with EmbeddedCluster(brokers=1, security=security) as cluster:
+        settings = cluster.client_settings() | {"sasl_oauth_token_provider": AwsMskIam("eu-central-1")}
+        async with Admin(**settings) as admin:
+            await admin.cluster.describe()
+    assert signed[0]["Action"] == ["kafka-cluster:Connect"]
+    assert signed[0]["host"] == ["kafka.eu-central-1.amazonaws.com"]
+    assert signed[0]["X-Amz-Credential"][0].startswith("AKIAEXAMPLE/")
