@@ -6,7 +6,17 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__main__", "bench", "checkouts", "compare", "group_members", "kafka", "report", "spark_peers"}
+NOT_BENCHMARKS = {
+    "__main__",
+    "bench",
+    "charts",
+    "checkouts",
+    "compare",
+    "group_members",
+    "kafka",
+    "report",
+    "spark_peers",
+}
 NOT_BENCHMARKS |= {"stopwatch", "worker"}
 
 

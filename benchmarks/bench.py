@@ -32,9 +32,10 @@ from pathlib import Path
 import aiokafka_lite
 from aiokafka_lite.admin import Admin
 from aiokafka_lite.compiled import COMPILED
+from benchmarks import charts
 from benchmarks.compare import in_turn
 from benchmarks.kafka import apache_kafka, new_topic
-from benchmarks.report import write_charts, write_report
+from benchmarks.report import write_report
 from benchmarks.worker import KEYS, Job
 
 ROOT = Path(__file__).parent.parent
@@ -279,7 +280,7 @@ def main() -> None:
     whole = not options.only
     write_report(results, options.output / "benchmarks", whole=whole)
     if whole:
-        write_charts(results, options.output / "docs" / "images")
+        charts.write(options.output)
 
 
 if __name__ == "__main__":

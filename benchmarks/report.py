@@ -1,4 +1,4 @@
-"""The report of ``make bench``: tables in RESULTS.md and charts in the README, each between two marks, and JSON.
+"""The report of ``make bench``: tables in RESULTS.md, between two marks, and JSON. ``charts.py`` draws the tables.
 
 ``python -m benchmarks.report`` writes them again from ``benchmarks/results.json``.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.charts import fill
 from benchmarks.worker import SETTINGS
 
 BEGIN = "<!-- make bench: begin (benchmarks/report.py writes it) -->"
-END = "<!-- make bench: end -->"
 
 Cell = dict[str, Any]
 Row = list[str]
@@ -28,28 +28,7 @@ def write_report(results: dict[str, Any], directory: Path, *, whole: bool) -> No
         return
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    _fill(directory / "RESULTS.md", text)
-    _fill(directory.parent / "README.md", _charts(results["setup"]))
-
-
-def _fill(page: Path, text: str) -> None:
-    """Replace the text between the marks of a page. Makes the page if it does not exist, as in another directory."""
-    before = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
-    head, rest = before.split(BEGIN, 1)
-    page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END, 1)[1]}")
-
-
-def _charts(setup: dict[str, str]) -> str:
-    names = {"produce": "writing", "consume": "reading", "latency": "the time of an awaited send"}
-    charts = "\n".join(
-        f"![Beside other clients: {what}](docs/images/bench-{name}.png)\n" for name, what in names.items()
-    )
-    return (
-        "## How fast it is\n\n"
-        f"{charts}\n"
-        f"One run of `make bench` on {setup['date']}, {setup['build']}, {setup['kafka']}, {setup['machine']};\n"
-        f"{setup['peers']}. [All figures](benchmarks/RESULTS.md), [where the time goes](docs/performance.md).\n"
-    )
+    fill(directory / "RESULTS.md", text, BEGIN)
 
 
 def report(results: dict[str, Any]) -> str:
@@ -149,86 +128,9 @@ def _microseconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-# Charts.
-
-OURS, PLAIN, THEIRS = "#1f6f54", "#7fb8a4", "#b9bdc5"
-
-
-def write_charts(results: dict[str, Any], directory: Path) -> None:
-    """Write the charts as PNG files. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    directory.mkdir(parents=True, exist_ok=True)
-    cells = {cell["title"]: cell for cell in results["cells"]}
-    produce = [cells[title] for title in cells if "each record acknowledged" in title]
-    consume = [cells["consume 100 B"]]
-    _bars(produce, "Writing records of 100 bytes: µs of CPU per acknowledged record", directory / "bench-produce.png")
-    _bars(consume, "Reading records of 100 bytes: µs of CPU per record", directory / "bench-consume.png")
-    _latency([cell for cell in results["cells"] if cell["kind"] == "senders"], directory / "bench-latency.png")
-
-
-def _colour(label: str) -> str:
-    if not label.startswith("aiokafka_lite"):
-        return THEIRS
-    return PLAIN if "plain" in label else OURS
-
-
-def _bars(cells: list[Cell], title: str, path: Path) -> None:
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(cells), figsize=(5.2 * len(cells) + 3, 3.6), squeeze=False, sharex=True)
-    for axis, cell in zip(axes[0], cells):
-        measured = {label: runs for label, runs in _measured(cell).items() if runs}
-        costs = [[run["cpu"] / cell["count"] * 1e6 for run in runs] for runs in measured.values()]
-        middles = [median(cost) for cost in costs]
-        errors = [[m - min(c) for m, c in zip(middles, costs)], [max(c) - m for m, c in zip(middles, costs)]]
-        places = range(len(measured))
-        axis.barh(places, middles, xerr=errors, color=[_colour(label) for label in measured], ecolor="#555", capsize=2)
-        axis.set_yticks(places, list(measured), fontsize=8)
-        axis.invert_yaxis()
-        for place, (middle, error) in enumerate(zip(middles, errors[1])):
-            axis.text(middle + error, place, f" {middle:.2f}", va="center", fontsize=8)
-        axis.set_title(cell["title"], fontsize=9)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.margins(x=0.12)
-    figure.suptitle(title + " (less is better)", fontsize=10)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
-def _latency(cells: list[Cell], path: Path) -> None:
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.8), sharey=True)
-    labels = list(cells[0]["results"])
-    for axis, name in zip(axes, ("p50", "p99")):
-        for label in labels:
-            points = [
-                (cell["senders"], median(run[name] for run in runs) * 1000)
-                for cell in cells
-                if (runs := _measured(cell)[label])
-            ]
-            if points:
-                style = "-" if label.startswith("aiokafka_lite") else "--"
-                axis.plot(*zip(*points), style, marker="o", markersize=3, label=label)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("tasks that each await their sends")
-        axis.set_title(f"{name} of an awaited send, ms", fontsize=10)
-        axis.grid(True, alpha=0.3)
-    axes[0].legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
 def main() -> None:
     here = Path(__file__).parent
-    results = json.loads((here / "results.json").read_text())
-    write_report(results, here, whole=True)
-    write_charts(results, here.parent / "docs" / "images")
+    write_report(json.loads((here / "results.json").read_text()), here, whole=True)
 
 
 if __name__ == "__main__":
