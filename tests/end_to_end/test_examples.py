@@ -169,6 +169,24 @@ async def test_a_worker_that_cannot_reach_kafka_ends_at_once_on_sigterm() -> Non
     assert "stopped" in works.printed
 
 
+async def test_a_program_that_gets_sigterm_finishes_its_record_and_commits_it(newest: Kafka) -> None:
+    await newest.create_topic("purchases", partitions=1)
+    async with Producer(newest.bootstrap_servers) as producer:
+        await producer.send_many("purchases", [b"coffee %d" % number for number in range(50)])
+    async with running("graceful_shutdown.py", newest) as bills:
+        await bills.until("began b'coffee 3'")
+        assert await bills.end(signal.SIGTERM) == 0, bills.printed
+    assert bills.printed.endswith("stopped\n")
+    ended = bills.printed.count("ended")
+    assert bills.printed.count("began") == ended < 50, "the record in progress is finished, and no other one begins"
+    assert await committed(newest, "shutdown") == ended
+    async with running("graceful_shutdown.py", newest) as bills:
+        await bills.until(f"began b'coffee {ended}'")
+        await bills.end(signal.SIGTERM)
+    assert bills.printed.startswith(f"began b'coffee {ended}'"), "the next process continues there, at once"
+    await delete(newest, "purchases")
+
+
 async def purchases_have_one_bill_each(kafka: Kafka) -> None:
     await kafka.create_topic("bills", partitions=2)
     async with running("exactly_once.py", kafka) as bills:

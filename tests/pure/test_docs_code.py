@@ -19,6 +19,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     "rule_files",  # of Prometheus
+    "max_active_runs",  # of Airflow
     *("ConnectionString", "WriteDataIdempotently", "identityPoolId"),  # of managed services
     "eager_task_factory",  # asyncio's
     "real_asyncio",  # freezegun's
