@@ -112,6 +112,19 @@ def test_the_image_of_the_web_service_has_what_the_program_imports() -> None:
     assert f"localhost:{port[0]}/live" in steps["HEALTHCHECK"]
 
 
+def test_the_table_of_examples_has_each_program_and_its_length() -> None:
+    listed = {}
+    for row in rows(ROOT / "docs" / "examples.md"):
+        if "lines" in row.cells:
+            (name,) = re.findall(r"^\[(\S+)\]\(#", row.cells["program"])
+            listed[name] = int(row.cells["lines"])
+    programs = [path for path in EXAMPLES.rglob("*.py") if path.name != "invoices.py"]  # what two of them test
+    lengths = {
+        path.relative_to(EXAMPLES).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in programs
+    }
+    assert listed == lengths
+
+
 @pytest.mark.parametrize(
     "code, problem",
     [
