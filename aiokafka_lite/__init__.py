@@ -1,7 +1,7 @@
 """An asyncio-native Apache Kafka client, and an embedded Kafka broker for tests.
 
 This module contains the names that most programs need: the clients, their records and results, ``Workers``,
-``FailureTopics`` and ``ExactlyOnce``, and the serializers. Of the errors it contains the four that say whose fault it
+``ExactlyOnce``, and the serializers. Of the errors it contains the four that say whose fault it
 is: ``KafkaError`` is the base of all, ``ConfigurationError`` means a wrong argument, ``BrokerError`` a broker's
 refusal, ``KafkaTimeout`` no answer in time. All others are in ``aiokafka_lite.errors``.
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from aiokafka_lite.errors import KafkaError as KafkaError
     from aiokafka_lite.errors import KafkaTimeout as KafkaTimeout
     from aiokafka_lite.processing.exactly_once import ExactlyOnce as ExactlyOnce
-    from aiokafka_lite.processing.failure_topics import FailureTopics as FailureTopics
     from aiokafka_lite.processing.workers import Workers as Workers
     from aiokafka_lite.producer import Delivery as Delivery
     from aiokafka_lite.producer import JsonSerializer as JsonSerializer
@@ -61,7 +60,6 @@ else:  # with a __getattr__, a type checker would accept every name
             ".embedded": "EmbeddedCluster",
             ".errors": "BrokerError ConfigurationError KafkaError KafkaTimeout",
             ".processing.exactly_once": "ExactlyOnce",
-            ".processing.failure_topics": "FailureTopics",
             ".processing.workers": "Workers",
             ".producer": "Delivery JsonSerializer Producer Serializer StrSerializer",
             ".serialization.models": "ModelDeserializer ModelSerializer",

@@ -161,6 +161,20 @@ class Chunk:
             ),
         )
 
+    def record(self, index: int) -> Record:
+        """Return the record at an index of the columns. It does not count as delivered by this."""
+        return Record(
+            self.topic,
+            self.partition,
+            self.offsets[index],
+            self.timestamps[index],
+            self.timestamp_type,
+            self.keys[index],
+            self.values[index],
+            self.headers[index],
+            self.leader_epoch,
+        )
+
     @property
     def in_hand(self) -> int | None:
         """During an iteration, the offset of the last taken record, if other records were taken before it."""

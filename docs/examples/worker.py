@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 
-from aiokafka_lite import ConsumerGroup, FailureTopics, Producer, Record, Workers
+from aiokafka_lite import ConsumerGroup, Producer, Record, Workers
+from aiokafka_lite.processing import dead_letter, retry
 
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
 
@@ -19,9 +20,9 @@ async def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     producer = Producer(SERVERS)
-    failures = FailureTopics(producer, dead_letter="purchases.dead")
+    rules = [retry(attempts=3), dead_letter(topic="purchases.dead")]
     workers = Workers(
-        prepare, concurrency=32, order="key", attempts=3, timeout=10.0, on_failure=failures
+        prepare, concurrency=32, order="key", timeout=10.0, rules=rules, producer=producer
     )
 
     async def work() -> None:

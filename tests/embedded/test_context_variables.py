@@ -22,6 +22,7 @@ from aiokafka_lite.consumer import (
 )
 from aiokafka_lite.embedded import Security
 from aiokafka_lite.errors import SerializationError
+from aiokafka_lite.processing import Rule, retry, skip
 from aiokafka_lite.producer import ProducerRecord
 from aiokafka_lite.types import Header, OffsetAndMetadata, Record, RecordMetadata
 from tests.embedded.share.billing_consumers import begin_at_the_first_record, read, share_consumer
@@ -91,28 +92,27 @@ async def test_each_attempt_of_a_record_begins_with_the_variables_of_consume(clu
         if attempts[record.offset] == 1:
             raise ValueError("once more")
 
-    await consume(cluster, Workers(handle, concurrency=2, order=by, attempts=2), notes.seen, 12)
+    await consume(
+        cluster, Workers(handle, concurrency=2, order=by, rules=[retry(Exception, attempts=2)]), notes.seen, 12
+    )
     assert notes.distinct == {"consume"}
 
 
-async def test_on_failure_sees_the_variables_of_the_last_attempt_of_its_record(cluster: EmbeddedCluster) -> None:
+async def test_a_rule_sees_the_variables_of_the_last_attempt_of_its_record(cluster: EmbeddedCluster) -> None:
     await write(cluster, 4)
     failed: list[tuple[int, str]] = []
 
-    def handle(record: Record[Any, Any]) -> Any:
-        order.set(str(record.offset))  # before there is a coroutine
+    async def handle(record: Record[Any, Any]) -> None:
+        order.set(str(record.offset))
+        raise ValueError("never")
 
-        async def work() -> None:
-            raise ValueError("never")
-
-        return work()
-
-    async def on_failure(record: Record[Any, Any], error: Exception) -> None:
+    async def decide(error: Exception, record: Record[Any, Any], attempt: int) -> Rule:
         await asyncio.sleep(0.1)
         failed.append((record.offset, order.get()))
         order.set("leaked")
+        return skip()
 
-    await consume(cluster, Workers(handle, concurrency=1, on_failure=on_failure), failed, 4)
+    await consume(cluster, Workers(handle, concurrency=1, rules=[decide]), failed, 4)
     assert failed == [(number, str(number)) for number in range(4)]
 
 

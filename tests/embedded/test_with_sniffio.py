@@ -54,6 +54,7 @@ asyncio.run(main())
 REPEAT = """
 import asyncio
 from aiokafka_lite import ConsumerGroup, EmbeddedCluster, Producer, Workers
+from aiokafka_lite.processing import retry
 
 
 async def main():
@@ -71,7 +72,8 @@ async def main():
             await producer.send("orders", b"two coffees")
         async with ConsumerGroup(**cluster.client_settings(), group_id="billing") as group:
             billed = asyncio.Event()
-            consuming = asyncio.create_task(group.consume(["orders"], Workers(bill, attempts=2, backoff=0.001)))
+            rules = [retry(Exception, attempts=2, backoff=0.001)]
+            consuming = asyncio.create_task(group.consume(["orders"], Workers(bill, rules=rules)))
             async with asyncio.timeout(10):
                 await billed.wait()
         await consuming

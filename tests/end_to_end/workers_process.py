@@ -10,7 +10,8 @@ import asyncio
 import random
 import sys
 
-from aiokafka_lite import ConsumerGroup, FailureTopics, Producer, Record, Workers
+from aiokafka_lite import ConsumerGroup, Producer, Record, Workers
+from aiokafka_lite.processing import dead_letter, retry, retry_topic
 
 
 def is_refused(number: int) -> bool:
@@ -18,7 +19,7 @@ def is_refused(number: int) -> bool:
     return number % 25 == 24
 
 
-async def main(servers: str, source: str, target: str, retry: str, dead: str, group_id: str) -> None:
+async def main(servers: str, source: str, target: str, second: str, dead: str, group_id: str) -> None:
     async with Producer(servers) as producer:
 
         async def copy(record: Record[bytes, bytes]) -> None:
@@ -32,9 +33,13 @@ async def main(servers: str, source: str, target: str, retry: str, dead: str, gr
         group = ConsumerGroup(
             servers, group_id=group_id, session_timeout=6.0, heartbeat_interval=0.5, auto_commit_interval=0.2
         )
-        failures = FailureTopics(producer, retry={retry: 0.5}, dead_letter=dead)
-        workers = Workers(copy, concurrency=32, attempts=5, backoff=0.01, max_backoff=0.1, on_failure=failures)
-        consuming = asyncio.create_task(group.consume([source, retry], workers))
+        rules = [
+            retry(Exception, attempts=5, backoff=0.01, max_backoff=0.1),
+            retry_topic(Exception, topics={second: 0.5}),
+            dead_letter(topic=dead),
+        ]
+        workers = Workers(copy, concurrency=32, rules=rules, producer=producer)
+        consuming = asyncio.create_task(group.consume([source, *workers.retry_topics], workers))
         await asyncio.to_thread(sys.stdin.buffer.read)
         await workers.drain()
         await group.close()

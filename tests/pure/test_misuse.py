@@ -15,7 +15,6 @@ from aiokafka_lite import (
     Consumer,
     ConsumerGroup,
     EmbeddedCluster,
-    FailureTopics,
     JsonSerializer,
     Producer,
     ShareConsumer,
@@ -81,9 +80,6 @@ async def test_a_wrong_timeout_of_the_admin_client_is_a_configuration_error(time
     ("make", "says"),
     [
         (lambda: Workers(handle, timeout=0), "timeout must be a number of seconds > 0, or None, got 0"),
-        (lambda: WORKERS(handle, on_failure=FailureTopics), "on_failure must be 'raise', 'skip' or an async function"),
-        (lambda: FailureTopics(producer, dead_letter="a b"), "dead_letter: topic name must consist of a-z, A-Z, 0-9"),
-        (lambda: FailureTopics(producer, dead_letter="d", retry={"a b": 5}), "retry: topic name must consist of a-z"),
         (lambda: StrSerializer(5), "encoding must be an encoding that Python knows, got 5"),  # type: ignore[arg-type]
         (lambda: StrDeserializer(5), "encoding must be a text encoding of Python, got 5"),  # type: ignore[arg-type]
         (

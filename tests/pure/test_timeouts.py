@@ -17,7 +17,6 @@ BOUNDED_OTHERWISE = {
     "EmbeddedCluster": "it runs in this process",
     "EmbeddedSchemaRegistry": "it runs in this process",
     "ExactlyOnce": "api_timeout of the producer, and transaction_timeout",
-    "FailureTopics.forward": "it sends a record, and delivery_timeout bounds it; Workers call it",
     "MemoryConnector": "connect_timeout",
     "OffsetsOfPartitions.look_up": "the deadline of the call that it is a step of",
     "RebalanceListener": "the user's code; time_to_revoke bounds it",

@@ -28,7 +28,6 @@ from aiokafka_lite import (
     Delivery,
     EmbeddedCluster,
     ExactlyOnce,
-    FailureTopics,
     JsonDeserializer,
     JsonSerializer,
     ModelDeserializer,
@@ -46,6 +45,7 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.consumer import RebalanceHandle, RebalanceListener
 from aiokafka_lite.group import CommitResult
+from aiokafka_lite.processing import dead_letter
 from aiokafka_lite.producer import IntSerializer
 from aiokafka_lite.types import GroupMetadata
 from aiokafka_lite.admin import NewTopic
@@ -156,7 +156,7 @@ async def groups() -> None:
     )
     assert_type(group, ConsumerGroup[str, Order])
     failed = Producer("localhost:9092", key_serializer=StrSerializer(), value_serializer=ModelSerializer(Order))
-    await group.consume(["orders"], Workers(save, order="key", on_failure=FailureTopics(failed, dead_letter="dead")))
+    await group.consume(["orders"], Workers(save, rules=[dead_letter(topic="dead")], producer=failed))
     await group.consume(["orders"], Handler())
     await group.consume(["orders"], Workers(count))  # wrong
     await group.consume(["orders"], save)  # wrong

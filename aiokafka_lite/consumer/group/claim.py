@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Self, cast
+from typing import Generic, Self, cast
 
 from ...aio import forks
 from ...aio.gradual import GradualCalls
@@ -163,15 +163,15 @@ class ClaimReader:
     def _fill(self, records: Iterator[Record]) -> None:
         self.current = records if self._interceptors is None else self._interceptors.one_by_one(records)
 
-    def raw(self, record: Record[Any, Any]) -> Record | None:
+    def raw(self, offset: int) -> Record | None:
         """Return a record as it is in the log, without deserializers, if it is one of the last chunk."""
         chunk = self._source
         if chunk is None:
             return None
-        index = bisect_left(chunk.offsets, record.offset)
-        if index == len(chunk.offsets) or chunk.offsets[index] != record.offset:
+        index = bisect_left(chunk.offsets, offset)
+        if index == len(chunk.offsets) or chunk.offsets[index] != offset:
             return None
-        return record._replace(key=chunk.keys[index], value=chunk.values[index])
+        return chunk.record(index)
 
     # The source of a ``Deserializing``.
 
@@ -257,12 +257,13 @@ class Claim(Generic[K, V]):
         """The offset after the last replicated record, as of the last fetch; None before the first one."""
         return self._reader.assigned.high_watermark
 
-    def raw(self, record: Record[K, V]) -> Record | None:
-        """Return the record that was returned last, with its key and value as bytes, as they are in the log.
+    def raw(self, offset: int) -> Record | None:
+        """Return a record with its key and value as bytes, as they are in the log.
 
-        ``Workers`` uses this to send a failed record on. None for a record that was returned long ago.
+        It is for the record that was returned last, and for one that a deserializer has refused just now. None for a
+        record that was returned long ago. ``Workers`` uses it to send a failed record on.
         """
-        return self._reader.raw(record)
+        return self._reader.raw(offset)
 
     def seek(self, offset: int) -> None:
         """Read from ``offset`` on. The next mark counts even if it is lower than an earlier one.

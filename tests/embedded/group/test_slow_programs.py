@@ -22,12 +22,12 @@ from aiokafka_lite import (
     ConsumerGroupHandler,
     ConsumerGroupSession,
     EmbeddedCluster,
-    FailureTopics,
     Producer,
     Record,
     TopicPartition,
     Workers,
 )
+from aiokafka_lite.processing import dead_letter, retry_topic
 from tests.virtual import in_virtual_time
 
 RECORDS = 70
@@ -192,10 +192,10 @@ async def test_records_of_a_retry_topic_may_wait_for_longer_than_every_interval_
     async with jobs() as cluster:
         servers, connector = cluster.bootstrap_servers, cluster.connector
         async with Producer(servers, connector=connector) as producer:
-            failures = FailureTopics(producer, retry={"retry": 400.0}, dead_letter="dead")
             group = ConsumerGroup(servers, connector=connector, group_id="g", max_poll_interval=INTERVAL)
-            workers = Workers(work, on_failure=failures)
-            task = asyncio.create_task(group.consume(["jobs", *failures.delays], workers))
+            rules = [retry_topic(ValueError, topics={"retry": 400.0}), dead_letter(topic="dead")]
+            workers = Workers(work, rules=rules, producer=producer)
+            task = asyncio.create_task(group.consume(["jobs", *workers.retry_topics], workers))
             async with asyncio.timeout(500.0):
                 while not cluster.records("dead"):
                     await asyncio.sleep(5.0)

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import FailureTopics, JsonDeserializer, JsonSerializer, Producer, Workers
+from aiokafka_lite import JsonDeserializer, JsonSerializer, Producer, Workers
 from aiokafka_lite.consumer import ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, RecordTooLarge, UnknownTopic
+from aiokafka_lite.processing import Rule, dead_letter, retry, retry_topic, skip
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.recording_members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
 
 ONE = TopicPartition("orders", 0)
+DEAD = dead_letter(topic="dead")
 
 
 async def keyed(cluster: EmbeddedCluster, count: int, keys: int) -> None:
@@ -63,6 +65,11 @@ class Handling:
         return [int(record.value or b"") for record in self.seen]
 
 
+def through_retry(seconds: float) -> list[Rule]:
+    """Return the rule that sends records through the retry topic."""
+    return [retry_topic(ValueError, topics={"retry": seconds})]
+
+
 async def finish(running: Running) -> None:
     await running.group.close()
     await running.task
@@ -84,7 +91,7 @@ async def test_records_are_processed_at_once_up_to_the_concurrency(cluster: Embe
 async def test_records_of_a_key_are_processed_in_order(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 60, keys=3)
     handling = Handling(work=0.1, failing={b"0": 1, b"4": 2})
-    running = Running(cluster, Workers(handling, attempts=3))
+    running = Running(cluster, Workers(handling, rules=[retry(ValueError)]))
     await until(lambda: len(handling.seen) == 60)
     await finish(running)
     for key in range(3):
@@ -95,7 +102,7 @@ async def test_records_of_a_key_are_processed_in_order(cluster: EmbeddedCluster)
 async def test_records_of_a_partition_are_processed_in_order(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 20, keys=3)
     handling = Handling(work=0.1, failing={b"4": 1})
-    running = Running(cluster, Workers(handling, order="partition", attempts=2))
+    running = Running(cluster, Workers(handling, order="partition", rules=[retry(ValueError)]))
     await until(lambda: len(handling.seen) == 20)
     await finish(running)
     assert handling.values == list(range(20))
@@ -140,7 +147,7 @@ async def test_no_more_than_max_pending_records_are_read_ahead(cluster: Embedded
 async def test_the_last_failure_ends_consume_and_is_not_committed(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 10, keys=10)
     handling = Handling(work=0.1, failing={b"4": 9})
-    workers = Workers(handling, attempts=3)
+    workers = Workers(handling, rules=[retry(ValueError)])
     with pytest.raises(ValueError, match="no 4"):
         await group_of(cluster).consume(["orders"], workers)
     assert (await committed(cluster))[ONE] == 4
@@ -156,7 +163,9 @@ async def test_attempts_have_a_growing_pause_in_which_others_run(cluster: Embedd
             times.append(asyncio.get_running_loop().time())
             raise ValueError("no")
 
-    workers = Workers(handle, concurrency=1, attempts=4, backoff=1.0, max_backoff=100.0, on_failure="skip")
+    workers = Workers(
+        handle, concurrency=1, rules=[retry(ValueError, attempts=4, backoff=1.0, max_backoff=100.0), skip()]
+    )
     running = Running(cluster, workers)
     await until(lambda: workers.metrics().processed == 3)
     assert len(times) == 1
@@ -176,9 +185,9 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_fails(cluster: Em
     assert handling.active == 0
 
 
-async def test_a_handle_that_is_no_async_function_ends_consume(cluster: EmbeddedCluster) -> None:
+async def test_a_handle_whose_kind_is_not_known_ends_consume_if_it_is_not_async(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 1, keys=1)
-    workers: Workers[bytes, bytes] = Workers(lambda record: None, on_failure="skip")  # type: ignore[arg-type, return-value]
+    workers: Workers[bytes, bytes] = Workers([].append, rules=[skip()])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="handle must be an async function, but it returned None"):
         await group_of(cluster).consume(["orders"], workers)
 
@@ -198,9 +207,9 @@ async def test_failed_records_go_through_the_retry_topic_to_the_dead_letter_topi
     handling = Handling(failing={b"0": 1, b"1": 2})
     began = asyncio.get_running_loop().time()
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        failures = FailureTopics(producer, retry={"retry": 60.0}, dead_letter="dead")
+        workers = Workers(handling, rules=[*through_retry(60.0), DEAD], producer=producer)
         group = group_of(cluster)
-        task = asyncio.create_task(group.consume(["orders", *failures.delays], Workers(handling, on_failure=failures)))
+        task = asyncio.create_task(group.consume(["orders", *workers.retry_topics], workers))
         await until(lambda: bool(cluster.records("dead")), within=200.0)
         await group.close()
         await task
@@ -215,15 +224,13 @@ async def test_failed_records_go_through_the_retry_topic_to_the_dead_letter_topi
     assert (headers["error.class"], headers["error.message"]) == (b"ValueError", b"no 1")
 
 
-async def test_a_subclass_of_failure_topics_is_called_and_sends_the_bytes_of_the_record(
-    cluster: EmbeddedCluster,
-) -> None:
+async def test_a_function_may_see_each_failed_record_before_the_next_rule_decides(cluster: EmbeddedCluster) -> None:
     alerts = []
 
-    class Alerting(FailureTopics):
-        async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
-            alerts.append(record.value)
-            await super().__call__(record, error)
+    async def alert(error: Exception, record: Record[Any, Any], attempt: int) -> Rule | None:
+        await asyncio.sleep(0.1)
+        alerts.append((str(error), record.value, attempt))
+        return None
 
     async def fail(record: Record[Any, Any]) -> None:
         raise ValueError("no")
@@ -232,7 +239,7 @@ async def test_a_subclass_of_failure_topics_is_called_and_sends_the_bytes_of_the
     await cluster.produce("orders", b'{"a":  1}', key=b"k", partition=0)
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
         group = group_of(cluster, value_deserializer=JsonDeserializer())
-        workers = Workers(fail, on_failure=Alerting(producer, dead_letter="dead"))
+        workers = Workers(fail, rules=[alert, DEAD], producer=producer)
         task = asyncio.create_task(group.consume(["orders"], workers))
         await until(lambda: bool(cluster.records("dead")))
         await group.close()
@@ -240,16 +247,18 @@ async def test_a_subclass_of_failure_topics_is_called_and_sends_the_bytes_of_the
     (dead,) = cluster.records("dead")
     assert dead.value == b'{"a":  1}'
     assert dict(dead.headers)["origin.group"] == b"workers"
-    assert alerts == [{"a": 1}]
+    assert alerts == [("no", {"a": 1}, 1)]
 
 
 async def test_a_failed_record_that_cannot_be_sent_on_is_not_committed(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 1, keys=1)
     producer = Producer(cluster.bootstrap_servers, connector=cluster.connector, allow_auto_create_topics=False)
     async with producer:
-        failures = FailureTopics(producer, dead_letter="missing")
+        workers = Workers(
+            Handling(failing={b"0": 1}), rules=[dead_letter(ValueError, topic="missing")], producer=producer
+        )
         with pytest.raises(UnknownTopic, match="missing"):
-            await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 1}), on_failure=failures))
+            await group_of(cluster).consume(["orders"], workers)
     assert ONE not in await committed(cluster)
 
 
@@ -346,10 +355,7 @@ async def test_no_record_is_committed_unprocessed_when_workers_are_cancelled_at_
     [
         ({"concurrency": 0}, "concurrency must be a whole number >= 1, got 0"),
         ({"order": "keys"}, "order must be 'key', 'partition' or 'none', got 'keys'"),
-        ({"attempts": 0}, "attempts must be a whole number >= 1, got 0"),
-        ({"backoff": -1}, "backoff must be a number of seconds >= 0, got -1"),
         ({"timeout": "5"}, "timeout must be a number of seconds, or None, got '5'"),
-        ({"on_failure": "retry"}, "on_failure must be 'raise', 'skip' or an async function, got 'retry'"),
         ({"max_pending": True}, "max_pending must be a whole number >= 1, got True"),
     ],
 )
@@ -357,18 +363,6 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], text: str) -> No
     with pytest.raises((ConfigurationError, ValueError, TypeError)) as caught:
         Workers(Handling(), **arguments)
     assert str(caught.value) == text
-
-
-def test_failure_topics_check_their_arguments(cluster: EmbeddedCluster) -> None:
-    producer = Producer("localhost:9")
-    for arguments, text in (
-        ({"dead_letter": ""}, 'dead_letter: topic name must not be empty, "." or "..": \'\''),
-        ({"dead_letter": "d", "retry": {"r": -1}}, "retry['r'] must be a number of seconds >= 0, got -1"),
-        ({"dead_letter": "d", "retry": {"d": 1}}, "retry and dead_letter must be different topics, got 'd' for both"),
-    ):
-        with pytest.raises(ConfigurationError) as caught:
-            FailureTopics(producer, **arguments)  # type: ignore[arg-type]
-        assert str(caught.value) == text
 
 
 async def test_a_log_that_was_made_again_is_committed_from_its_start(cluster: EmbeddedCluster) -> None:
@@ -402,9 +396,9 @@ async def test_drain_by_the_function_that_it_waits_for_is_refused(cluster: Embed
 async def test_a_dead_letter_that_fails_again_does_not_circulate(cluster: EmbeddedCluster) -> None:
     await cluster.produce("orders", b"0", partition=0)
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        failures = FailureTopics(producer, dead_letter="orders")
+        workers = Workers(Handling(failing={b"0": 9}), rules=[dead_letter(topic="orders")], producer=producer)
         with pytest.raises(IllegalStateError, match="must not read that topic"):
-            await group_of(cluster).consume(["orders"], Workers(Handling(failing={b"0": 9}), on_failure=failures))
+            await group_of(cluster).consume(["orders"], workers)
 
 
 async def test_a_function_that_cancels_its_own_task_ends_consume(cluster: EmbeddedCluster) -> None:
@@ -439,7 +433,7 @@ async def test_a_function_that_closes_the_group_finishes_its_record(cluster: Emb
 async def test_a_record_between_two_attempts_goes_to_the_next_owner(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 3, keys=3)
     first = Handling(failing={b"1": 9})
-    workers = Workers(first, attempts=9, backoff=1000.0, max_backoff=1000.0)
+    workers = Workers(first, rules=[retry(Exception, attempts=9, backoff=1000.0, max_backoff=1000.0)])
     running = Running(cluster, workers)
     await until(lambda: len(first.seen) == 2 and workers.metrics().retries == 1)
     began = asyncio.get_running_loop().time()
@@ -477,7 +471,7 @@ async def test_each_failed_record_reaches_the_dead_letter_topic(
         raise error
 
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        running = Running(cluster, Workers(handle, on_failure=FailureTopics(producer, dead_letter="dead")))
+        running = Running(cluster, Workers(handle, rules=[DEAD], producer=producer))
         await until(lambda: bool(cluster.records("dead")))
         await finish(running)
     (dead,) = cluster.records("dead")
@@ -496,13 +490,9 @@ async def test_a_record_that_cannot_be_deserialized_goes_to_the_dead_letter_topi
         values.append(record.value)
 
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        failures = FailureTopics(producer, dead_letter="dead")
-        group = group_of(
-            cluster,
-            value_deserializer=JsonDeserializer(),
-            on_deserialization_error=lambda error, record: failures(record, error),
-        )
-        task = asyncio.create_task(group.consume(["orders"], Workers(handle, order="partition")))
+        group = group_of(cluster, value_deserializer=JsonDeserializer())
+        workers = Workers(handle, order="partition", rules=[retry(), DEAD], producer=producer)
+        task = asyncio.create_task(group.consume(["orders"], workers))
         await until(lambda: len(values) == 2)
         await group.close()
         await task
@@ -535,9 +525,8 @@ async def test_a_record_of_a_retry_topic_does_not_wait_longer_if_the_clocks_diff
     handling = Handling(failing={b"0": 1})
     began = asyncio.get_running_loop().time()
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        failures = FailureTopics(producer, retry={"retry": 60.0}, dead_letter="dead")
         group = group_of(cluster)
-        workers = Workers(handling, on_failure=failures, clock=lambda: 0.0)
+        workers = Workers(handling, rules=through_retry(60.0), producer=producer, clock=lambda: 0.0)
         task = asyncio.create_task(group.consume(["orders", "retry"], workers))
         await until(lambda: bool(handling.seen), within=300.0)
         await group.close()
@@ -590,9 +579,9 @@ async def test_failed_records_are_sent_on_with_their_bytes(
     async with Producer(
         servers, connector=connector, key_serializer=serializer, value_serializer=serializer
     ) as producer:
-        failures = FailureTopics(producer, retry={"retry": 5.0}, dead_letter="dead")
+        workers = Workers(handle, rules=[*through_retry(5.0), DEAD], producer=producer)
         group = group_of(cluster, key_deserializer=deserializer, value_deserializer=deserializer)
-        task = asyncio.create_task(group.consume(["orders", "retry"], Workers(handle, on_failure=failures)))
+        task = asyncio.create_task(group.consume(["orders", "retry"], workers))
         await until(lambda: len(cluster.records("dead")) == 4, within=60.0)
         await group.close()
         await task
@@ -608,13 +597,9 @@ async def test_a_poison_record_goes_to_the_dead_letter_topic_through_a_producer_
     await cluster.produce("orders", b"poison", partition=0)
     servers, connector = cluster.bootstrap_servers, cluster.connector
     async with Producer(servers, connector=connector, value_serializer=JsonSerializer()) as producer:
-        failures = FailureTopics(producer, dead_letter="dead")
-        group = group_of(
-            cluster,
-            value_deserializer=JsonDeserializer(),
-            on_deserialization_error=lambda error, record: failures(record, error),
-        )
-        task = asyncio.create_task(group.consume(["orders"], Workers(Handling())))
+        group = group_of(cluster, value_deserializer=JsonDeserializer())
+        workers = Workers(Handling(), rules=[DEAD], producer=producer)
+        task = asyncio.create_task(group.consume(["orders"], workers))
         await until(lambda: bool(cluster.records("dead")))
         await group.close()
         await task
@@ -627,7 +612,7 @@ async def test_a_failed_record_that_is_too_large_for_the_dead_letter_topic_is_na
     await cluster.produce("orders", b"x" * 900, partition=0)
     servers, connector = cluster.bootstrap_servers, cluster.connector
     async with Producer(servers, connector=connector, max_request_size=1024) as producer:
-        workers = Workers(Handling(failing={b"x" * 900: 1}), on_failure=FailureTopics(producer, dead_letter="dead"))
+        workers = Workers(Handling(failing={b"x" * 900: 1}), rules=[DEAD], producer=producer)
         with pytest.raises(RecordTooLarge, match=r"offset 1 of orders-0 cannot be sent to 'dead'; max_request_size"):
             await group_of(cluster).consume(["orders"], workers)
     assert (await committed(cluster))[ONE] == 1
@@ -644,9 +629,9 @@ async def test_a_retry_topic_that_two_groups_share_is_named(
     handling = Handling()
     servers, connector = cluster.bootstrap_servers, cluster.connector
     async with Producer(servers, connector=connector) as producer:
-        failures = FailureTopics(producer, retry={"retry": 0.0}, dead_letter="dead")
+        workers = Workers(handling, rules=through_retry(0.0), producer=producer)
         group = group_of(cluster)
-        task = asyncio.create_task(group.consume(["retry"], Workers(handling, on_failure=failures)))
+        task = asyncio.create_task(group.consume(["retry"], workers))
         await until(lambda: len(handling.seen) == 3)
         await group.close()
         await task

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aiokafka_lite import ConsumerGroup, FailureTopics, Producer, Workers
+from aiokafka_lite import ConsumerGroup, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.processing import dead_letter, retry, retry_topic
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.recording_members import ORDERS, each_way, member_of
 from tests.embedded.group.test_sessions import group_of
@@ -57,20 +58,14 @@ class History:
             self.check_order(key, number)  # an exception would only be a failed attempt
         self.processed[key].append(number)
 
+    def add_failed(self, error: Exception, record: Record[Any, Any], attempt: int) -> None:
+        if attempt == 4:  # it goes to another topic
+            self.failed.add(key_and_number(record))
+
     def check_order(self, key: str, number: int) -> None:
         missing = set(range(number)).difference(self.processed[key])
         if not all((key, offset) in self.failed for offset in missing):
             self.violations.append(f"{key}:{number} was processed before {missing}")
-
-
-class Failures(FailureTopics):
-    def __init__(self, history: History, producer: Producer[bytes, bytes]) -> None:
-        super().__init__(producer, retry={"retry": 5.0}, dead_letter="dead")
-        self.history = history
-
-    async def __call__(self, record: Record[Any, Any], error: Exception) -> None:
-        await super().__call__(record, error)
-        self.history.failed.add(key_and_number(record))
 
 
 def key_and_number(record: Record[bytes, bytes]) -> tuple[str, int]:
@@ -99,15 +94,20 @@ async def test_each_record_is_processed_in_order_or_is_a_dead_letter(
             await cluster.produce("orders", f"{key}:{number}", key=b"%d" % key, partition=key % len(ORDERS))
     members: list[Member] = []
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
-        failures = Failures(history, producer)
+        rules = [
+            retry(Exception, attempts=4),
+            history.add_failed,
+            retry_topic(Exception, topics={"retry": 5.0}),
+            dead_letter(topic="dead"),
+        ]
 
         def join() -> None:
             workers = Workers(
                 history.handle,
                 concurrency=chance.choice([1, 4, 32]),
-                attempts=4,
                 timeout=3.0,
-                on_failure=failures,
+                rules=rules,
+                producer=producer,
                 max_pending=chance.choice([3, 50]),
             )
             group = group_of(cluster, auto_commit_interval=0.1, **settings)

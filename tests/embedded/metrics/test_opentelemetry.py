@@ -24,6 +24,7 @@ from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError
 from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from aiokafka_lite.metrics.opentelemetry import KafkaMeter
+from aiokafka_lite.processing import retry
 from aiokafka_lite.protocol.messages import ProduceRequest
 from aiokafka_lite.tracing import TracingConsumerInterceptor, TracingProducerInterceptor
 from tests.embedded.share.billing_consumers import begin_at_the_first_record, share_consumer
@@ -277,7 +278,9 @@ async def test_an_attempt_that_is_cancelled_is_an_error_of_its_span(cluster: Emb
             await asyncio.sleep(60 if calls == 1 else 0)
 
     group = ConsumerGroup(cluster.bootstrap_servers, group_id="billing", connector=cluster.connector)
-    task = asyncio.create_task(group.consume(["orders"], Workers(handle, attempts=2, timeout=0.01, backoff=0.0)))
+    task = asyncio.create_task(
+        group.consume(["orders"], Workers(handle, rules=[retry(attempts=2, backoff=0.0)], timeout=0.01))
+    )
     await until(lambda: len(traces.named("process orders")) == 2)
     await group.close()
     await task

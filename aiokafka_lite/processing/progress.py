@@ -1,0 +1,90 @@
+"""The records of one claim of ``Workers``: which are finished, and what waits for the end of a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic
+
+from ..types import K, Record, V
+
+
+class Item(Generic[K, V]):
+    """A record that was read: its lane, its failed attempts, and whether it is finished."""
+
+    __slots__ = ("failures", "finished", "is_alone", "lane", "progress", "raw", "record")
+
+    def __init__(self, record: Record[K, V], lane: Hashable, progress: Progress[K, V], raw: Record | None) -> None:
+        self.record = record
+        self.raw = raw  # only for rules that send records to other topics
+        self.lane = lane
+        self.progress = progress
+        self.failures = 0
+        self.is_alone = False  # in a batch of its own, because its last batch failed and named no record
+        self.finished = False
+
+
+class Progress(Generic[K, V]):
+    """The records of one claim, in the order of their offsets, from the first unfinished one on."""
+
+    def __init__(self, mark: Callable[[Record[K, V]], object]) -> None:
+        self.last_offset = -1
+        self._mark = mark
+        self._items: deque[Item[K, V]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Item[K, V]) -> None:
+        self._items.append(item)
+        self.last_offset = item.record.offset
+
+    def finish(self, item: Item[K, V]) -> None:
+        """Finish a processed record, and mark the partition up to the first unfinished record."""
+        item.finished = True
+        last = None
+        while self._items and self._items[0].finished:
+            last = self._items.popleft()
+        if last is not None:
+            self._mark(last.record)
+
+    def mark_by(self, mark: Callable[[Record[K, V]], object]) -> None:
+        self._mark = mark
+
+    def retire(self) -> None:
+        """Mark nothing from now on, because the position has moved back."""
+        self._mark = lambda record: None
+
+
+class Pauses:
+    """What the work on one claim does later. ``has_been_used``: there was any pause."""
+
+    def __init__(self) -> None:
+        self.has_been_used = False
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._due: asyncio.Queue[Callable[[], None] | None] = asyncio.Queue()
+        """What is to be done now, and None at the stop."""
+
+    def begin(self, then: Callable[[], None], seconds: float) -> None:
+        """Begin a pause, after which ``next`` returns ``then``."""
+        self.has_been_used = True
+
+        def end() -> None:
+            self._timers.discard(timer)
+            self._due.put_nowait(then)
+
+        timer = asyncio.get_running_loop().call_later(seconds, end)
+        self._timers.add(timer)
+
+    async def next(self) -> Callable[[], None] | None:
+        """Wait for the end of a pause, and return what is to be done; None at the stop."""
+        return await self._due.get()
+
+    def stop(self) -> None:
+        """Let ``next`` return None."""
+        self._due.put_nowait(None)
+
+    def cancel(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
