@@ -30,7 +30,6 @@ from pydantic import BaseModel
 
 from aiokafka_lite import (
     ConsumerGroup,
-    FailureTopics,
     JsonDeserializer,
     KafkaError,
     Producer,
@@ -38,6 +37,7 @@ from aiokafka_lite import (
     Workers,
 )
 from aiokafka_lite.metrics.prometheus import KafkaCollector
+from aiokafka_lite.processing import dead_letter, retry
 
 REGISTRY = CollectorRegistry()
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")
@@ -61,18 +61,15 @@ async def write_receipt(order: Record[bytes, Any]) -> None:
 @contextlib.asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     producer = Producer(SERVERS)
-    failures = FailureTopics(producer, dead_letter="orders.dead")
     group = ConsumerGroup(
         SERVERS,
         group_id="receipts",
         value_deserializer=JsonDeserializer(),
-        on_deserialization_error=lambda error, record: failures(record, error),
         session_timeout=10.0,
     )
-    # An order that other programs wrote wrongly fails three times, and is then a dead letter.
-    workers = Workers(
-        write_receipt, concurrency=32, order="key", attempts=3, on_failure=failures
-    )
+    # An order that is no JSON is a dead letter at once; one without an id fails three times.
+    rules = [retry(attempts=3), dead_letter(topic="orders.dead")]
+    workers = Workers(write_receipt, concurrency=32, rules=rules, producer=producer)
     app.state.producer, app.state.group = producer, group
     async with producer, group:
         KafkaCollector(producer, group, workers, registry=REGISTRY)
