@@ -290,8 +290,8 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
             ready = await client.get("/ready")
             assert (ready.status_code, ready.json()) == (200, {"problems": []})
             metrics = (await client.get("/metrics")).text
-            for name in ("kafka_producer_records_delivered", "kafka_consumer_records_lag_max", "kafka_workers_records_failed"):
-                assert re.search(rf"^{name}\w*{{", metrics, re.MULTILINE), name
+            for name in ("producer_records_delivered", "consumer_records_lag_max", "workers_records_failed"):
+                assert re.search(rf"^kafka_{name}\w*{{", metrics, re.MULTILINE), name
         status = await service.program.end(signal.SIGTERM)
     assert status in (0, -signal.SIGTERM), service.program.printed
     assert "Application shutdown complete" in service.program.printed
