@@ -7,6 +7,7 @@ import re
 
 from aiokafka_lite import Producer
 from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.read_topic import read
 from tests.end_to_end.test_documents import programs, running
 from tests.end_to_end.test_examples import committed, delete
 from tests.end_to_end.test_examples import newest as newest
@@ -52,3 +53,17 @@ async def test_a_table_has_the_present_values_and_no_deleted_key(newest: Kafka) 
     ]
     assert printed.endswith("after the changes: {'coffee': {'cents': 270}}\n")
     await delete(newest, "prices")
+
+
+async def test_a_record_that_fails_passes_the_retry_topic_and_is_a_dead_letter(newest: Kafka) -> None:
+    (retries,) = programs(GUIDES["workers.md"])
+    for topic in ("orders", "billing.retry", "billing.dead"):
+        await newest.create_topic(topic, partitions=1)
+    assert (await output(retries, newest)).splitlines() == [
+        "billed b'two coffees'",
+        "billed b'one tea'",
+        "dead: b'no coffee' because of cannot bill no coffee",
+        "from orders at offset 1",
+    ]
+    assert len(await read(newest, "billing.retry", 1)) == 1
+    await delete(newest, "orders", "billing.retry", "billing.dead")
