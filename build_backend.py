@@ -1,13 +1,14 @@
-"""The build backend of this package: setuptools, and mypyc where the machine can compile.
+"""The build backend of this package: setuptools, and mypyc where a compiled build is asked for.
 
-``pip install .`` compiles the modules of ``COMPILED_MODULES`` ahead of time. The same files run as plain Python where
-they are not compiled, and a wheel has both. The rules:
+With ``AIOKAFKA_LITE_PURE=0`` in the environment, the modules of ``COMPILED_MODULES`` are compiled ahead of time. The
+same files run as plain Python where they are not compiled, and a wheel has both. The rules:
 
-1. ``AIOKAFKA_LITE_PURE=1`` builds plain Python. ``AIOKAFKA_LITE_PURE=0`` fails where this machine cannot compile, so
-   that a release has no plain wheel by accident. Without the variable, a machine that cannot compile gets plain Python.
-2. mypyc is requested only for a wheel that is compiled. An sdist, an editable install and a plain wheel do without it.
-3. Only a wheel is compiled. An editable install is plain Python until ``make build`` compiles in place.
-4. mypyc reads no installed package: the generated C is the same with and without build isolation.
+1. A build is plain Python unless ``AIOKAFKA_LITE_PURE=0`` asks for a compiled one: an installation from source takes
+   seconds, and needs neither a compiler nor mypy. The wheels of a release are compiled.
+2. ``AIOKAFKA_LITE_PURE=0`` fails where this machine cannot compile, so that a release has no plain wheel by accident.
+3. mypyc is requested only for a wheel that is compiled. An sdist, an editable install and a plain wheel do without it.
+4. Only a wheel is compiled. An editable install is plain Python until ``make build`` compiles in place.
+5. mypyc reads no installed package: the generated C is the same with and without build isolation.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ _OPTIONS = (
 
 def get_requires_for_build_wheel(config_settings: Mapping[str, object] | None = None) -> list[str]:
     requires: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
-    if _pure() != "1" and _cannot_compile() is None:
+    if _is_compiled():
         with (ROOT / "pyproject.toml").open("rb") as file:
             requires += tomllib.load(file)["project"]["optional-dependencies"]["compile"]
     return requires
@@ -103,15 +104,11 @@ def extensions() -> list[Extension]:
     """Return the extension modules of this build: none for plain Python. Prints which of the two it is."""
     if _COMPILING_COMMANDS.isdisjoint(sys.argv):
         return []
-    if _pure() == "1":
-        why_plain: str | None = "AIOKAFKA_LITE_PURE=1"
-    else:
-        why_plain = _cannot_compile() or _no_mypyc()
-        if why_plain is not None and _pure() == "0":
-            sys.exit(f"aiokafka_lite cannot be compiled, and AIOKAFKA_LITE_PURE=0 requires that: {why_plain}")
-    if why_plain is not None:
-        print(f"aiokafka_lite is installed as plain Python, which is slower: {why_plain}")
+    if not _is_compiled():
+        print("aiokafka_lite is installed as plain Python; AIOKAFKA_LITE_PURE=0 in the environment compiles it")
         return []
+    if (obstacle := _cannot_compile() or _no_mypyc()) is not None:
+        sys.exit(f"aiokafka_lite cannot be compiled, and AIOKAFKA_LITE_PURE=0 requires that: {obstacle}")
     from mypyc.build import mypycify
 
     modules: list[Extension] = mypycify(
@@ -130,11 +127,11 @@ def outdated() -> list[str]:
     return [module for module in modules if library and (ROOT / module).stat().st_mtime > built]
 
 
-def _pure() -> str:
-    value = os.environ.get("AIOKAFKA_LITE_PURE", "")
-    if value not in ("", "0", "1"):
-        sys.exit(f"AIOKAFKA_LITE_PURE must be 1 or 0, got {value!r}")
-    return value
+def _is_compiled() -> bool:
+    pure = os.environ.get("AIOKAFKA_LITE_PURE", "")
+    if pure not in ("", "0", "1"):
+        sys.exit(f"AIOKAFKA_LITE_PURE must be 1 or 0, got {pure!r}")
+    return pure == "0"
 
 
 def _cannot_compile() -> str | None:

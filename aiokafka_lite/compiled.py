@@ -69,7 +69,7 @@ def _choose(package: str, path: Sequence[str]) -> bool:
     if pure == "0" and not is_compiled:
         raise ImportError(
             f"{package} is installed as plain Python, and AIOKAFKA_LITE_PURE=0 requires the compiled build;"
-            " install a wheel, or install from source where there is a C compiler"
+            " install a wheel, or install from source with AIOKAFKA_LITE_PURE=0, which needs a C compiler"
         )
     return is_compiled
 

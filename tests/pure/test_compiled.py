@@ -143,3 +143,29 @@ def test_methods_of_a_users_partitioner_are_called_instead_of_those_of_its_base(
 
     view: Any = None
     assert PartitionChoice(Mine(), view, deque()).choose("t", None, None, {3: None}) == 3
+
+
+@pytest.mark.parametrize("pure, needs_mypyc", [(None, False), ("1", False), ("0", True)])
+def test_a_build_from_source_is_plain_python_unless_it_is_asked_to_compile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pure: str | None, needs_mypyc: bool
+) -> None:
+    monkeypatch.chdir(build_backend.ROOT)
+    monkeypatch.delenv("AIOKAFKA_LITE_PURE", raising=False)
+    if pure is not None:
+        monkeypatch.setenv("AIOKAFKA_LITE_PURE", pure)
+    requires = build_backend.get_requires_for_build_wheel()
+    assert any("mypyc" in name for name in requires) == needs_mypyc
+    if not needs_mypyc:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["setup.py", "bdist_wheel"])
+        assert build_backend.extensions() == []
+        assert capsys.readouterr().out == (
+            "aiokafka_lite is installed as plain Python; AIOKAFKA_LITE_PURE=0 in the environment compiles it\n"
+        )
+
+
+def test_a_build_refuses_another_value_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["setup.py", "bdist_wheel"])
+    monkeypatch.setenv("AIOKAFKA_LITE_PURE", "yes")
+    with pytest.raises(SystemExit, match="AIOKAFKA_LITE_PURE must be 1 or 0, got 'yes'"):
+        build_backend.extensions()
