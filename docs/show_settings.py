@@ -24,6 +24,12 @@ from aiokafka_lite.settings import keywords
 class ShowSettings(griffe.Extension):
     """Makes signatures show the arguments that a function accepts."""
 
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Divide the docstring after its first paragraph. The template puts the table of methods between the parts."""
+        if cls.docstring is not None:
+            first, _, rest = cls.docstring.value.partition("\n\n")
+            cls.docstring.parsed[:] = [griffe.DocstringSectionText(text) for text in (first, rest) if text]
+
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         for parameter in list(func.parameters):
             if str(parameter.annotation) == "Never":  # explains the arguments of other clients, and takes none
@@ -41,9 +47,10 @@ class ShowSettings(griffe.Extension):
 
 def pointer(names: Collection[str]) -> str:
     """Return a sentence with links to the tables that have these settings."""
-    links = [
-        f"[{title}](../settings/#{title.lower().replace(' ', '-')})"
-        for config, title, _ in list_settings.CONFIGURATIONS
-        if any(field.name in names for field in fields(config))
-    ]
+    links = []
+    for config, title, _ in list_settings.CONFIGURATIONS:
+        missing = {field.name for field in fields(config)} - {*names, *list_settings.ARGUMENTS}
+        if missing <= {list_settings.TOPICS}:  # Admin writes and reads no topic
+            but = f" (without `{list_settings.TOPICS}`)" if missing else ""
+            links.append(f"[{title}](../settings/#{title.lower().replace(' ', '-')}){but}")
     return f"`**settings` are the settings of these tables: {', '.join(links)}."
