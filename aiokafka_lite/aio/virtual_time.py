@@ -85,18 +85,25 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self.now = self._scheduled[0].when()
 
 
-def run(main: Coroutine[Any, Any, T], *, seed: int = 0, debug: bool | None = None, ticks: bool = False) -> T:
+def run(
+    main: Coroutine[Any, Any, T],
+    *,
+    seed: int = 0,
+    debug: bool | None = None,
+    ticks: bool = False,
+    loop: Callable[[int | None], VirtualTimeLoop] = VirtualTimeLoop,
+) -> T:
     """Run a coroutine in virtual time, with the ``random`` module seeded, and return its result.
 
     The same seed gives the same run, in any process. ``main`` must not depend on the time of day, on threads or on the
     order of a set. With ``ticks``, each reading of the clock moves it by at most 10 ns, so that two readings
-    differ as on a real clock. Restores the state of ``random``. Raises TimeoutError if all tasks wait and no timer is
-    set.
+    differ as on a real clock. ``loop`` makes the event loop from the seed of the ticks. Restores the
+    state of ``random``. Raises TimeoutError if all tasks wait and no timer is set.
     """
     state = random.getstate()
     random.seed(seed)
     seeded = is_seeded.set(True)
-    make_loop = partial(VirtualTimeLoop, seed if ticks else None)
+    make_loop = partial(loop, seed if ticks else None)
     try:
         with _ordered_cancellation(), asyncio.Runner(loop_factory=make_loop, debug=debug) as runner:
             return runner.run(main)

@@ -23,7 +23,7 @@ from ..aio.service import Service
 from ..arguments import check_timeout, in_seconds
 from ..errors import ConfigurationError
 from ..net.broker import Broker, Purpose
-from ..net.connector import Connector, TcpConnector, check_connector
+from ..net.connector import Connector, TcpConnector, check_connector, default_connector
 from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..settings.client import ClientConfig
@@ -54,8 +54,8 @@ GET_TELEMETRY = 71
 class Client(Component):
     """One application's connection to one cluster. Creating it does no I/O; ``start`` finds the cluster.
 
-    ``connector`` makes the connections (TCP if None). Every component takes the time of day and random numbers from
-    ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None for a client that pushes none). All
+    ``connector`` makes the connections (if None: ``default_connector``, or TCP). Every component takes the time of
+    day and random numbers from ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None: none). All
     methods must be called in the loop of ``start``. A call that waits ends after its ``timeout``, or else after
     ``api_timeout``. A cancelled call does not end the lookups that it shares with other calls.
     """
@@ -84,7 +84,11 @@ class Client(Component):
         self.loop_delay: LoopDelay = LoopDelay()
         self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
-        connects = connector or TcpConnector(config.connect_timeout, _renewed_context(config), config.local_address)
+        connects = (
+            connector
+            or default_connector.get()
+            or TcpConnector(config.connect_timeout, _renewed_context(config), config.local_address)
+        )
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
             self._broker_factory(connects),

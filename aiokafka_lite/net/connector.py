@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import anyio
@@ -33,6 +34,10 @@ class Connector(Protocol):
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect a new protocol to an address. Raises ConnectionLost or OSError. May be cancelled."""
+
+
+default_connector: ContextVar[Connector | None] = ContextVar("default_connector", default=None)
+"""The connector of clients that are created without one; None is TCP. A simulation sets it around a service."""
 
 
 @runtime_checkable

@@ -173,7 +173,10 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     makes_a_task = re.compile(r"\b(create_task|ensure_future|asyncio\.Task)\(")
     makers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())}
     compat = {"compat/aiokafka/client.py", "compat/aiokafka/running.py"}
-    assert makers == {"aio/children.py", "aio/service.py", "aio/shared_calls.py", *compat}
+    simulation = {
+        f"testing/simulation/{name}.py" for name in ("process", "world")
+    }  # a process of a service owns its tasks
+    assert makers == {"aio/children.py", "aio/service.py", "aio/shared_calls.py", *compat, *simulation}
 
 
 def test_the_badge_names_the_versions_of_python_that_the_metadata_has() -> None:

@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from tests.simulation.schedule import Step, schedule, shrink
+from aiokafka_lite.testing.simulation.steps import Step, cut_out, shrink
+from tests.simulation.schedule import schedule
 from tests.simulation.workload import workload
 from tests.simulation.world import Result, simulate
 
@@ -113,7 +114,7 @@ def _print_failure(seed: int, result: Result, *, shrinks: bool) -> None:
         print(f"  {anomaly[:600]}")
     steps = schedule(seed)
     if shrinks:
-        steps = shrink(steps, partial(_fails, seed, time.monotonic() + MOST_SHRINKING))
+        steps = shrink(steps, partial(_fails, seed, time.monotonic() + MOST_SHRINKING), cut_out)
     print(f"  {'shrunk ' if shrinks else ''}schedule:")
     for step in steps:
         print(f"    {step}")

@@ -23,9 +23,9 @@ from aiokafka_lite import (
 )
 from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, OffsetCommitValue, offset_key
 from aiokafka_lite.protocol.codec import decode_versioned
+from aiokafka_lite.testing.simulation.network import Network
 from tests.simulation.chain_journal import Log, StageJournal, stable_offsets, stage_anomalies
 from tests.simulation.group_members import CLASSIC_TIMES, UserError
-from tests.simulation.network import Network
 from tests.simulation.workload import LEDGER_PARTITIONS, StagePlan
 
 MOST_WORKERS = 4

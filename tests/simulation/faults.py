@@ -7,20 +7,16 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Any, Protocol
 
-from aiokafka_lite import Admin, EmbeddedCluster, KafkaError, TopicPartition
+from aiokafka_lite import Admin, KafkaError, TopicPartition
 from aiokafka_lite.admin import NewTopic, OffsetSpec
 from aiokafka_lite.embedded.coordinators.groups.records import OFFSETS_TOPIC, partition_of
-from aiokafka_lite.embedded.coordinators.share.records import SHARE_STATE_TOPIC
-from aiokafka_lite.embedded.coordinators.transactions.records import TRANSACTION_TOPIC
 from aiokafka_lite.embedded.faults import Fault
-from aiokafka_lite.embedded.metadata.controller import Refused
-from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol import messages
+from aiokafka_lite.testing.simulation.cluster_faults import ClusterFaults, FaultyWorld
+from aiokafka_lite.testing.simulation.steps import Step
 from tests.simulation.chain import Chain, Process
 from tests.simulation.churn import Churn
 from tests.simulation.group_members import ConsumerMember, Member, SimulatedGroup
-from tests.simulation.network import Network
-from tests.simulation.schedule import NODES, Step
 from tests.simulation.share_members import ShareMember, SimulatedShareGroup
 from tests.simulation.transactor import Transactor
 from tests.simulation.workload import COPIES, FIXED, GROWING, LEDGER, SCRATCH, VOLATILE
@@ -28,17 +24,12 @@ from tests.simulation.writer import Writer
 
 MOST_MEMBERS = 4
 MOST_PARTITIONS = 4
-CUT_OFF_MEMORY = 10.0
-"""Seconds after the end of a network cut. Until then, members may act on answers of the old coordinator."""
 
 
-class Surroundings(Protocol):
+class Surroundings(FaultyWorld, Protocol):
     """The parts of a world that faults use."""
 
     random: Random
-    clock_jump: float
-    cluster: EmbeddedCluster
-    network: Network
     groups: list[SimulatedGroup]
     share_groups: list[SimulatedShareGroup]
     writers: list[Writer]
@@ -48,53 +39,32 @@ class Surroundings(Protocol):
 
     def anomaly(self, text: str) -> None: ...
 
-    def block_loop(self, seconds: float) -> None: ...
-
     async def bounded(self, what: str, call: Awaitable[Any], seconds: float) -> Any: ...
 
 
-class Faults:
-    """The faults of one world: which brokers are down, frozen or cut off, and which admin calls run."""
+class Faults(ClusterFaults):
+    """The faults of one world: those of the cluster, of its clients, and which admin calls run."""
 
     def __init__(self, world: Surroundings, admin: Admin) -> None:
-        self.killed_at: list[float] = []
+        super().__init__(world, (FIXED, GROWING))
         self._world = world
-        self._cluster = world.cluster
         self._admin = admin
-        self._down: dict[int, None] = {}
-        self._frozen: dict[int, None] = {}
-        self._cut_off: dict[int, float] = {}
         self._calls: dict[asyncio.Task[Any], None] = {}
         self._slow_leaves: list[Fault] = []
         self._scratch: list[str] = []
         self._created = 0
 
-    async def do(self, step: Step) -> None:
-        """Do one step."""
-        await getattr(self, f"_{step.kind}")(step)
-
     async def heal(self) -> None:
         """End all faults."""
-        self._cluster.faults.clear()
+        await super().heal()
         for fault in self._slow_leaves:  # the member may leave later, so a slow answer is not a fault here
             if not fault.hits:
                 self._cluster.on(messages.LeaveGroupRequest).delay(fault.wait)
-        self._world.network.heal()
-        await self._start(Step(0.0, "start"))
-        await self._thaw(Step(0.0, "thaw"))
-        await self._heal_network(Step(0.0, "heal_network"))
-        for node in NODES:
-            self._cluster.skew_clock(node, 0.0)
 
     async def finish(self) -> None:
         """Wait until all calls have ended."""
         if self._calls:
             await asyncio.wait(list(self._calls))
-
-    def was_cut_off(self, node: int) -> bool:
-        """Return whether a broker is cut off from the cluster, or was cut off until recently."""
-        now = asyncio.get_running_loop().time()
-        return node in self._cut_off and self._cut_off[node] + CUT_OFF_MEMORY > now
 
     def coordinator_of(self, group_id: str) -> int:
         """Return the broker that coordinates a group now; -1 if none does."""
@@ -103,112 +73,9 @@ class Faults:
             return -1
         return topic.partitions[partition_of(group_id, len(topic.partitions))].leader
 
-    # Requests and connections.
-
-    async def _request(self, step: Step) -> None:
-        request = getattr(messages, f"{step.request}Request")
-        fault = self._cluster.on(request, times=1 if step.amount == 1.0 else 2)
-        match step.fault:
-            case "truncate":
-                fault.truncate(int(step.amount))
-            case "delay":
-                fault.delay(step.amount / 3)
-            case "disconnect" | "apply_then_disconnect" | "drop":
-                getattr(fault, step.fault)()
-            case code:
-                fault.fail(ErrorCode[code])
-
-    async def _cut_connections(self, step: Step) -> None:
-        self._world.network.cut(self._cluster.nodes[step.node].port, int(step.amount))
-
-    async def _repeat_answer(self, step: Step) -> None:
-        self._world.network.repeat_answer(self._cluster.nodes[step.node].port)
-
-    async def _latency(self, step: Step) -> None:
-        self._world.network.set_latency(self._cluster.nodes[step.node].port, step.amount)
-
-    # Brokers.
-
-    @property
-    def _all_run(self) -> bool:
-        return not self._down and not self._frozen
-
-    async def _kill(self, step: Step) -> None:
-        if self._all_run:
-            self._down[step.node] = None
-            self.killed_at.append(asyncio.get_running_loop().time())
-            await self._cluster.kill(step.node, noticed_after=1.0)
-
-    async def _start(self, step: Step) -> None:
-        for node in list(self._down):
-            del self._down[node]
-            await self._cluster.start_node(node)
-
-    async def _freeze(self, step: Step) -> None:
-        if self._all_run:
-            self._frozen[step.node] = None
-            await self._cluster.freeze(step.node)
-
-    async def _thaw(self, step: Step) -> None:
-        for node in list(self._frozen):
-            del self._frozen[node]
-            await self._cluster.thaw(node)
-
     async def _move_leader(self, step: Step) -> None:
         await self._move(FIXED, step.partition)
         await self._move(GROWING, 0)
-
-    async def _move_coordinator(self, step: Step) -> None:
-        await self._move_all(OFFSETS_TOPIC)
-
-    async def _move_share_coordinator(self, step: Step) -> None:
-        await self._move_all(SHARE_STATE_TOPIC)
-
-    async def _move_transaction_coordinator(self, step: Step) -> None:
-        await self._move_all(TRANSACTION_TOPIC)
-
-    async def _move_all(self, name: str) -> None:
-        topic = self._cluster.controller.topics.get(name)
-        for number in range(len(topic.partitions) if topic is not None else 0):
-            await self._move(name, number)
-
-    async def _move(self, topic: str, partition: int) -> None:
-        try:
-            await self._cluster.move_leader(topic, partition)
-        except Refused as refused:
-            if refused.code is not ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:  # no live replica is in sync
-                raise
-
-    async def _shrink_isr(self, step: Step) -> None:
-        state = self._cluster.state_of(FIXED, step.partition)
-        if state.leader > 0:
-            others = [node for node in state.isr if node != state.leader]
-            await self._cluster.set_isr(FIXED, step.partition, [state.leader, *others[:1]])
-
-    async def _cut_network(self, step: Step) -> None:
-        if self._all_run:
-            await self._cluster.partition_network([step.node])
-            self._end_cuts()  # this cut replaces the one before it
-            self._cut_off[step.node] = float("inf")
-
-    async def _heal_network(self, step: Step) -> None:
-        await self._cluster.heal_network()
-        self._end_cuts()
-
-    def _end_cuts(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._cut_off = {node: min(until, now) for node, until in self._cut_off.items()}
-
-    # Clocks.
-
-    async def _skew_clock(self, step: Step) -> None:
-        self._cluster.skew_clock(step.node, step.amount)
-
-    async def _jump_clock(self, step: Step) -> None:
-        self._world.clock_jump += step.amount
-
-    async def _block_loop(self, step: Step) -> None:
-        self._world.block_loop(step.amount)
 
     # Members.
 

@@ -7,11 +7,11 @@ runs) does nothing. So any part of a schedule is a schedule, and shrinking only 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-NODES = (1, 2, 3)
+from aiokafka_lite.testing.simulation.steps import CODES, NODES, Step
+
 PARTITIONS = 4
 GROUPS = (0, 1, 2)
 
@@ -30,53 +30,6 @@ FIRST_WITH_CHAINS = 50_000
 FIRST_WITH_CHURN = 70_000
 """A fifth of the seeds from this one on have topics that are created, deleted, grown and created again."""
 
-CODES = {
-    "Produce": (
-        "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
-        "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE",
-    ),
-    "Fetch": (
-        "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_SERVER_ERROR", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
-        "KAFKA_STORAGE_ERROR", "OFFSET_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID",
-    ),
-    "Metadata": ("LEADER_NOT_AVAILABLE",),
-    "FindCoordinator": ("COORDINATOR_NOT_AVAILABLE",),
-    "JoinGroup": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID"),
-    "ConsumerGroupHeartbeat": (
-        "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID",
-        "FENCED_MEMBER_EPOCH",
-    ),
-    "SyncGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
-    "Heartbeat": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"),
-    "LeaveGroup": ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
-    "OffsetCommit": (
-        "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS",
-        "REQUEST_TIMED_OUT",
-    ),
-    "OffsetFetch": ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT"),
-    "ListOffsets": ("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE"),
-    "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
-    "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
-    "AddOffsetsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
-    "TxnOffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"),
-    "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
-    "ShareGroupHeartbeat": (
-        "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "UNKNOWN_MEMBER_ID",
-        "FENCED_MEMBER_EPOCH",
-    ),
-    "ShareFetch": (
-        "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED", "UNKNOWN_SERVER_ERROR",
-    ),
-    "ShareAcknowledge": ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH"),
-    "CreateTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
-    "DeleteTopics": ("NOT_CONTROLLER", "REQUEST_TIMED_OUT"),
-    "CreatePartitions": ("NOT_CONTROLLER",),
-    "DeleteRecords": ("NOT_LEADER_OR_FOLLOWER",),
-    "ListGroups": ("COORDINATOR_NOT_AVAILABLE",),
-    "ApiVersions": (),
-}  # fmt: skip
-"""The requests that faults hit, and the error codes that a healthy cluster may answer each with at any time."""
-
 _TRANSACTION_REQUESTS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 _SHARE_REQUESTS = ("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge")
 _CHAIN_REQUESTS = (
@@ -89,24 +42,6 @@ _CHURN_REQUESTS = (
 )  # fmt: skip
 _RARE_REQUESTS = (*_TRANSACTION_REQUESTS, *_SHARE_REQUESTS, "ConsumerGroupHeartbeat")
 _USUAL_REQUESTS = tuple(request for request in CODES if request not in _RARE_REQUESTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Wait ``after`` seconds, then do ``kind`` with its arguments."""
-
-    after: float
-    kind: str
-    node: int = 0
-    partition: int = 0
-    request: str = ""
-    fault: str = ""
-    amount: float = 0.0
-
-    def __str__(self) -> str:
-        parts = [f"{name}={value}" for name in ("node", "partition", "request", "fault", "amount")
-                 if (value := getattr(self, name))]  # fmt: skip
-        return f"after {self.after:g} s: {self.kind} {' '.join(parts)}".rstrip()
 
 
 class Theme(Enum):
@@ -393,18 +328,3 @@ _CHURN_STEPS: tuple[tuple[int, str, _Arguments], ...] = (
     (1, "member_dies", _member),
     (1, "member_slow", _member),
 )
-
-
-def shrink(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:
-    """Remove steps, halves first, as long as the rest still fails."""
-    size = max(1, len(steps) // 2)
-    while size:
-        position = 0
-        while position < len(steps):
-            fewer = steps[:position] + steps[position + size :]
-            if fails(fewer):
-                steps = fewer
-            else:
-                position += size
-        size //= 2
-    return steps

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka_lite.testing.simulation.steps import Step, cut_out, shrink
 from tests.simulation.old_bugs import OLD_BUGS, ROOT, OldBug, put_back
-from tests.simulation.schedule import Step, schedule, shrink
+from tests.simulation.schedule import schedule
 from tests.simulation.world import simulate
 
 SEEDS = (*range(4), 10_001, 10_003, 30_000, 50_003, 70_007)
@@ -60,7 +61,7 @@ def test_the_same_seed_gives_the_same_trace_in_one_process() -> None:
 def test_a_schedule_is_shrunk_to_the_steps_that_matter() -> None:
     steps = schedule(7)
     culprit = Step(0.0, "kill", node=2)
-    assert shrink([*steps, culprit, *steps], lambda fewer: culprit in fewer) == [culprit]
+    assert shrink([*steps, culprit, *steps], lambda fewer: culprit in fewer, cut_out) == [culprit]
 
 
 @pytest.mark.parametrize("bug", OLD_BUGS, ids=lambda bug: bug.name)

@@ -22,6 +22,8 @@ from typing import Any
 from aiokafka_lite import Admin, EmbeddedCluster, KafkaError, TopicPartition
 from aiokafka_lite.aio import virtual_time
 from aiokafka_lite.embedded import ClusterConfig
+from aiokafka_lite.testing.simulation.network import Network
+from aiokafka_lite.testing.simulation.steps import Step
 from tests.embedded.producer.producers_and_logs import values_of
 from tests.simulation.chain import Chain
 from tests.simulation.churn import Churn
@@ -36,8 +38,7 @@ from tests.simulation.journal import (
     may_share_assigned,
     rate_anomalies,
 )
-from tests.simulation.network import Network
-from tests.simulation.schedule import PARTITIONS, Step, schedule
+from tests.simulation.schedule import PARTITIONS, schedule
 from tests.simulation.share_groups import Sharing
 from tests.simulation.transactor import Transactor
 from tests.simulation.workload import FIXED, GROWING, LEDGER, LEDGER_PARTITIONS, VOLATILE, Workload, workload

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar, cast
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, cast
 
-from aiokafka_lite.aio.memory_pipe import MemoryTransport, memory_pipe
-from aiokafka_lite.net.connector import Connector
+from ...aio.memory_pipe import MemoryTransport, memory_pipe
+from ...net.connector import Connector
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Network:
-    """Connects clients, which have names, to brokers, which are named by their port."""
+    """Connects clients, which have names, to brokers, which are named by their port.
+
+    What a broker does runs in the context variables in which the network was made, and what a client does in those of
+    its call of ``connect``.
+    """
 
     def __init__(self, inner: Connector) -> None:
         self._inner = inner
@@ -26,11 +31,16 @@ class Network:
         self._latency: dict[int, float] = {}
         self._isolated: dict[str, asyncio.Event] = {}
         self._killed: dict[str, None] = {}
+        self._context = copy_context()
 
     @property
     def open_links(self) -> int:
         """The connections that are open."""
         return len(self._links)
+
+    def open_links_of(self, client: str) -> int:
+        """Return the number of connections that a client has not closed."""
+        return sum(link.client == client and not link.has_ended for link in self._links)
 
     def connector_of(self, client: str) -> Connector:
         """Return the connector of one client."""
@@ -44,7 +54,8 @@ class Network:
         if client in self._killed:
             raise ConnectionRefusedError(f"the process of {client} has ended")
         link = _Link(client, port, self._links, lambda: self._latency.get(port, 0.0), lambda: client in self._isolated)
-        await self._inner.connect(host, port, lambda: link.to_broker)
+        link.contexts = copy_context(), self._context
+        await _Within(self._context, self._inner.connect(host, port, lambda: link.to_broker))
         near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
         self._links[link] = None
         if client in self._killed:  # while this connected
@@ -120,6 +131,8 @@ class _Link:
         self.client = client
         self.port = port
         self.repeats = False
+        self.has_ended = False  # one side has closed it; the other one may learn of it later
+        self.contexts = copy_context(), copy_context()
         self._links = links
         self._latency = latency
         self._is_held = is_held
@@ -146,6 +159,7 @@ class _Link:
         self._then(self._deliver, side, data)
 
     def end(self, side: _Side) -> None:
+        self.has_ended = True
         self._then(self._end, side)
 
     def _then(self, function: Callable[..., None], *arguments: object) -> None:
@@ -170,19 +184,24 @@ class _Link:
             self._run_next()
 
     def _deliver(self, side: _Side, data: bytes) -> None:
-        other = self.to_client if side is self.to_broker else self.to_broker
+        other, context = self._other(side)
         if self._left is None or len(data) < self._left:
             self._left = None if self._left is None else self._left - len(data)
-            other.transport.write(data)
+            context.run(other.transport.write, data)
             return
-        other.transport.write(data[: self._left])
-        other.transport.close()
+        context.run(other.transport.write, data[: self._left])
+        context.run(other.transport.close)
         side.transport.abort()
 
     def _end(self, side: _Side) -> None:
         self._links.pop(self, None)
-        other = self.to_client if side is self.to_broker else self.to_broker
-        other.transport.close()
+        other, context = self._other(side)
+        context.run(other.transport.close)
+
+    def _other(self, side: _Side) -> tuple[_Side, Context]:
+        """Return the other side, and the context of what it belongs to."""
+        client, broker = self.contexts
+        return (self.to_client, client) if side is self.to_broker else (self.to_broker, broker)
 
     def _abort(self) -> None:
         self.to_client.transport.abort()
@@ -205,3 +224,24 @@ class _Side(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._link.end(self)
+
+
+class _Within:
+    """Awaits a coroutine, each step of which runs in a context."""
+
+    def __init__(self, context: Context, coroutine: Coroutine[Any, Any, object]) -> None:
+        self._context = context
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        step: Callable[..., Any] = self._coroutine.send
+        argument: object = None
+        while True:
+            try:
+                future = self._context.run(step, argument)
+            except StopIteration as done:
+                return cast(object, done.value)
+            try:
+                argument, step = (yield future), self._coroutine.send
+            except BaseException as error:  # noqa: BLE001 - the coroutine receives it, also a cancellation
+                argument, step = error, self._coroutine.throw

@@ -1,0 +1,138 @@
+"""What happened in one simulation: the records that were written, the effects, the commits, and the faults."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ...errors import ErrorCode
+from ...protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest
+from ...types import Record
+from .workload import Message
+
+_WORD = re.compile(r"[\w.-]+")
+
+
+class Outcome(Enum):
+    """How an effect ended."""
+
+    RUNS = "has not ended"
+    DONE = "done"
+    REPEATED = "repeated, and ignored by its idempotence key"
+    FAILED = "failed"
+    UNKNOWN = "done, but the answer was lost"
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the effect happened."""
+        return self in (Outcome.DONE, Outcome.UNKNOWN)
+
+
+@dataclass(slots=True)
+class Effect:
+    """An effect outside Kafka: ``name`` of the record ``id``, by the process ``process``."""
+
+    at: float
+    process: str
+    name: str
+    id: str
+    outcome: Outcome = Outcome.RUNS
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A message of the workload, and where and when it was written."""
+
+    message: Message
+    at: float
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset that a process committed, or that was refused."""
+
+    at: float
+    process: str
+    topic: str
+    partition: int
+    offset: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of the timeline that concerns a process, or the whole cluster."""
+
+    at: float
+    text: str
+
+
+@dataclass(slots=True)
+class History:
+    """The facts of one run that checks read.
+
+    ``outputs`` are the committed records of the topics that the workload does not write to. ``stops`` are the seconds
+    that each process needed after SIGTERM, None if it did not end. ``errors`` are exceptions that no code handled.
+    """
+
+    written: dict[str, Written] = field(default_factory=dict)
+    effects: list[Effect] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    outputs: dict[str, list[Record[bytes, bytes]]] = field(default_factory=dict)
+    stops: list[tuple[str, float | None]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+
+    def applied(self, name: str | None = None) -> list[Effect]:
+        """Return the effects that happened, in order; of one name, or of all."""
+        return [effect for effect in self.effects if effect.outcome.is_applied and name in (None, effect.name)]
+
+    def outputs_that_mention(self) -> dict[str, list[tuple[str, Record[bytes, bytes]]]]:
+        """Return the output records of each id that is a word of their key or value, with their topics."""
+        records_by_id: defaultdict[str, list[tuple[str, Record[bytes, bytes]]]] = defaultdict(list)
+        for topic, records in self.outputs.items():
+            for record in records:
+                for identity in self.mentioned(record):
+                    records_by_id[identity].append((topic, record))
+        return records_by_id
+
+    def mentioned(self, record: Record[bytes, bytes]) -> list[str]:
+        """Return the ids of the workload that are words of a record's key or value, or one of the two."""
+        texts = [bytes(part or b"").decode(errors="replace") for part in (record.key, record.value)]
+        words = dict.fromkeys([*texts, *_WORD.findall(" ".join(texts))])
+        return [word for word in words if word in self.written]
+
+
+def commits_of(exchanges: Sequence[object], topics: dict[bytes, str]) -> Iterator[Commit]:
+    """Yield the commits of consumers and transactions, in the order in which they came."""
+    for exchange in exchanges:
+        request = getattr(exchange, "request", None)
+        if not isinstance(request, OffsetCommitRequest | TxnOffsetCommitRequest):
+            continue
+        answer = getattr(exchange, "response", None)
+        refusals = _refusals(answer, topics) if isinstance(answer, OffsetCommitResponse) else {}
+        for topic in request.topics:
+            name = topic.name or topics.get(bytes(getattr(topic, "topic_id", b"")), "")
+            for partition in topic.partitions:
+                number = partition.partition_index
+                refusal = refusals.get((name, number), "")
+                place = (name, number, partition.committed_offset)
+                yield Commit(exchange.at, exchange.client_id or "", *place, refusal)  # type: ignore[attr-defined]
+
+
+def _refusals(answer: OffsetCommitResponse, topics: dict[bytes, str]) -> dict[tuple[str, int], str]:
+    return {
+        (topic.name or topics.get(bytes(topic.topic_id), ""), partition.partition_index): ErrorCode.of(
+            partition.error_code
+        ).name
+        for topic in answer.topics
+        for partition in topic.partitions
+        if partition.error_code
+    }

@@ -1,0 +1,276 @@
+"""One process of the service in a simulation: its tasks, its effects, and the ways in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextvars import copy_context
+from random import Random
+from typing import Any, TypeVar
+
+from ...aio.memory_pipe import MemoryTransport
+from ...errors import IllegalStateError, KafkaError
+from ...net.connector import default_connector
+from .history import Effect, Event, History, Outcome
+from .network import Network
+from .real_io import RealIOError, current_process, stop_signal
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+BROKER_HOST = "127.0.0.1"
+"""The host of the simulated brokers."""
+CANCELLATIONS = 10
+"""The number of times that the tasks of a process are cancelled before it counts as one that never ends."""
+
+
+class EffectFailed(ConnectionError):
+    """An effect outside Kafka failed, or its answer was lost. The service cannot know which of the two."""
+
+
+class EffectFaults:
+    """The faults of the effects of a world, which its schedule sets: the next effects are slow, fail or are cut off."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.slow: list[float] = []
+        self.failing: list[Outcome] = []
+        self.done: dict[tuple[str, str], None] = {}
+        """The idempotence keys of the effects that happened."""
+
+
+class Instance:
+    """What a service is given: the address of its cluster, and the effects that it has outside Kafka.
+
+    ``number`` is the number of the instance, from 1; the process that is started after a crash has the same number, and
+    another ``name``. Clients that are created in the service connect to the simulated cluster.
+    """
+
+    def __init__(self, process: Process, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.name = process.name
+        self.number = process.number
+        self._process = process
+
+    def __repr__(self) -> str:
+        return f"<Instance {self.name}>"
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """An event that is set when the instance receives SIGTERM, for a service that waits for it."""
+        self._process.watches_stop = True
+        return self._process.stopping
+
+    async def effect(self, name: str, message: object, *, idempotence_key: object = None) -> None:
+        """Record an effect outside Kafka: ``name`` says what, and ``message`` is the id of its message.
+
+        It takes some time. It may raise EffectFailed, before or after the effect happened. An effect with an
+        ``idempotence_key`` that was used before does not happen again.
+        """
+        await self._process.effect(name, str(message), None if idempotence_key is None else str(idempotence_key))
+
+
+class Process:
+    """A process. ``ended`` is set when it has ended, in whatever way."""
+
+    def __init__(self, name: str, number: int, history: History, network: Network, faults: EffectFaults) -> None:
+        self.name = name
+        self.number = number
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.signal_handlers: dict[int, Callable[[], object]] = {}
+        self.refused: list[str] = []
+        self.stopping = asyncio.Event()
+        self.watches_stop = False
+        self.ended = asyncio.Event()
+        self.is_dead = False
+        self.error: BaseException | None = None
+        self._history = history
+        self._network = network
+        self._faults = faults
+        self._service: Any = None
+        self._main: asyncio.Task[None] | None = None
+        self._stop_call: asyncio.Task[Any] | None = None
+        self._context = copy_context()
+        self._context.run(current_process.set, self)
+        self._context.run(default_connector.set, _ProcessConnector(self, network))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return not self.ended.is_set()
+
+    def start(self, service: Callable[[Instance], Any], bootstrap_servers: str) -> None:
+        """Run the service in a task of its own."""
+        self._note("starts")
+        running = self._run(service, Instance(self, bootstrap_servers))
+        self._main = asyncio.get_running_loop().create_task(running, name=self.name, context=self._context)
+
+    async def _run(self, service: Callable[[Instance], Any], instance: Instance) -> None:
+        try:
+            result = service(instance)
+            if inspect.isawaitable(result):
+                await result
+            elif inspect.iscoroutinefunction(getattr(result, "run", None)):
+                self._service = result
+                await result.run()
+            else:
+                raise IllegalStateError(f"a service is an async function or has an async run(), got {result!r}")
+        except BaseException as error:  # noqa: BLE001 - what ends the process is judged below
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self.ended.is_set():
+            return
+        if isinstance(error, asyncio.CancelledError) and (self.is_dead or self.stopping.is_set()):
+            error = None
+        self.error = error
+        self._note("ends" if error is None else f"ends with {_short(error)}")
+        if error is not None and not self.is_dead and not _is_fault(error):
+            self._history.errors.append(f"{self.name} ended with {_short(error)}{_place_of(error)}")
+        self.ended.set()
+
+    def kill(self) -> None:
+        """End as ``kill -9`` does: connections drop, and nothing that its tasks still do has an effect."""
+        self.is_dead = True
+        self._note("is killed")
+        self._network.kill(self.name)
+        self.ended.set()
+        for task in list(self.tasks):
+            task.cancel()
+
+    async def stop(self, timeout: float) -> None:
+        """Send SIGTERM, and wait until the process has ended, or ``timeout`` seconds."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self._note("receives SIGTERM")
+        self.stopping.set()
+        handler = stop_signal(self.signal_handlers) or getattr(self._service, "stop", None)
+        if handler is not None:
+            result = self._context.run(handler)
+            if inspect.iscoroutine(result):
+                self._stop_call = loop.create_task(result, context=self._context)
+        elif not self.watches_stop and self._main is not None:
+            self._main.cancel()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.ended.wait()
+        except TimeoutError:
+            self._history.stops.append((self.name, None))
+            self.kill()
+            return
+        self._history.stops.append((self.name, loop.time() - begun))
+        await asyncio.sleep(1.0)  # connections close, and callbacks run
+        if tasks := [task for task in self.tasks if not task.done()]:
+            self._history.left_behind.append(f"{self.name} left a task behind: {tasks[0].get_coro()!s:.120}")
+        elif links := self._network.open_links_of(self.name):
+            self._history.left_behind.append(f"{self.name} left {links} connections open")
+
+    async def clear(self) -> None:
+        """Cancel what a process left behind."""
+        for _ in range(CANCELLATIONS):
+            if not self.tasks:
+                return
+            for task in list(self.tasks):
+                task.cancel()
+            await asyncio.wait(list(self.tasks), timeout=0.1)
+        for task in list(self.tasks):
+            _abandon(task)
+        self.tasks.clear()
+
+    async def effect(self, name: str, message: str, idempotence_key: str | None) -> None:
+        """Do an effect, with the faults that are due."""
+        faults, loop = self._faults, asyncio.get_running_loop()
+        self._refuse_if_dead()
+        effect = Effect(loop.time(), self.name, name, message)
+        self._history.effects.append(effect)
+        try:
+            await asyncio.sleep(faults.slow.pop(0) if faults.slow else faults.random.choice((0.001, 0.005, 0.02)))
+            self._refuse_if_dead()
+            failure = faults.failing.pop(0) if faults.failing else None
+            if failure is Outcome.FAILED:
+                effect.outcome = Outcome.FAILED
+                raise EffectFailed(f"{name} of {message} failed")
+            if idempotence_key is not None and (name, idempotence_key) in faults.done:
+                effect.outcome = Outcome.REPEATED
+                return
+            if idempotence_key is not None:
+                faults.done[name, idempotence_key] = None
+            effect.outcome = Outcome.DONE if failure is None else Outcome.UNKNOWN
+        finally:
+            effect.ended_at = loop.time()
+            if effect.outcome is Outcome.RUNS:
+                effect.outcome = Outcome.FAILED
+        if effect.outcome is Outcome.UNKNOWN:
+            raise EffectFailed(f"the answer to {name} of {message} was lost")
+
+    def _refuse_if_dead(self) -> None:
+        if self.is_dead:
+            raise asyncio.CancelledError
+
+    def _note(self, text: str) -> None:
+        self._history.events.append(Event(asyncio.get_running_loop().time(), f"{self.name} {text}"))
+
+
+class _ProcessConnector:
+    """Connects the clients of a process, and refuses addresses that are not in the simulation."""
+
+    def __init__(self, process: Process, network: Network) -> None:
+        self._process = process
+        self._network = network
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
+        if host != BROKER_HOST:
+            text = (
+                f"{self._process.name} connects to {host}:{port}, which is no broker of the simulation; "
+                "the clients of a service connect to instance.bootstrap_servers"
+            )
+            self._process.refused.append(text)
+            raise ConnectionRefusedError(text)
+        return await self._network.connect(self._process.name, host, port, protocol_factory)
+
+
+def track_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **settings: Any) -> asyncio.Task[Any]:
+    """Make a task, as the task factory of the loop, and note it in the process to which it belongs."""
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **settings)
+    context = settings.get("context")
+    process = current_process.get() if context is None else context.get(current_process)
+    if process is not None:
+        process.tasks[task] = None
+        task.add_done_callback(lambda task: process.tasks.pop(task, None))
+    return task
+
+
+def _abandon(task: Any) -> None:
+    """Make the loop forget a task that ignores its cancellation. Its shutdown would wait for the task for ever."""
+    asyncio.tasks._unregister_task(task)  # noqa: SLF001 - for event loops of third parties
+    task._log_destroy_pending = False  # noqa: SLF001 - as above
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Return whether an exception is what a fault does: production restarts such a process."""
+    return all(
+        isinstance(leaf, KafkaError | EffectFailed | asyncio.CancelledError) and not isinstance(leaf, RealIOError)
+        for leaf in _leaves(error)
+    )
+
+
+def _short(error: BaseException) -> str:
+    return ", ".join(f"{type(leaf).__name__}: {leaf}"[:200] for leaf in _leaves(error)[:2])
+
+
+def _place_of(error: BaseException) -> str:
+    """Return where an exception was raised, as the end of a sentence."""
+    trace = _leaves(error)[0].__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

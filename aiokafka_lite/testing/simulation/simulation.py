@@ -1,0 +1,159 @@
+"""``simulate``: searches seeds for one in which a check of a service fails, shrinks its schedule, and reports it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ...arguments import check_function, must_be, whole
+from ...errors import ConfigurationError
+from .checks import Check, default_checks
+from .history import History
+from .process import Instance
+from .service_faults import FAULTS, describe, kinds_of, schedule
+from .steps import Step, keep_times, shrink, times
+from .workload import Workload
+from .world import Plan, Run, run
+
+SHRINK_SECONDS = 20.0
+"""Real seconds to shrink a schedule. Then the shortest one so far is shown."""
+SEED_VARIABLE = "KAFKA_SIMULATION_SEED"
+"""The environment variable with the one seed that ``simulate`` runs, to repeat a failure."""
+MOST_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A search without a failure: the number of seeds, and the trace hash of the last one."""
+
+    seeds: int
+    virtual_seconds: float
+    trace: str
+
+
+class SimulationFailure(AssertionError):
+    """A check failed. Its text has the seed, the shortest schedule of faults, and the timeline of the record.
+
+    ``seed`` repeats it, and ``seeds`` is the number of seeds that were run until then.
+    """
+
+    def __init__(self, text: str, *, seed: int, seeds: int, broken: str) -> None:
+        super().__init__(text)
+        self.seed = seed
+        self.seeds = seeds
+        self.broken = broken
+
+
+def simulate(
+    service: Callable[[Instance], Any],
+    workload: Workload,
+    *,
+    checks: Sequence[Check] | None = None,
+    instances: int = 2,
+    seeds: int | Iterable[int] = 200,
+    seconds: float = 20.0,
+    faults: str | Iterable[str] = tuple(FAULTS),
+) -> Simulation:
+    """Run a service on a simulated cluster of three brokers, once for each seed, with other faults each time.
+
+    - ``service`` is an async function of an ``Instance``, or a class whose objects have an async ``run()``. It connects
+      to ``instance.bootstrap_servers`` and reports what it does outside Kafka with ``instance.effect()``.
+    - ``workload`` is what is written, over ``seconds`` of virtual time: ``orders(100)``, messages, or a function of a
+      random generator that returns messages.
+    - ``checks`` must hold at the end of each run; by default ``default_checks()``.
+    - ``instances`` is the number of processes of the service. A process that ends is started again.
+    - ``seeds`` is a number of seeds, or the seeds. The environment variable KAFKA_SIMULATION_SEED replaces them.
+    - ``faults`` are names of groups of ``FAULTS``, or of single kinds; ``()`` is none.
+
+    Raises SimulationFailure for the first seed in which a check fails, ConfigurationError for wrong arguments, and the
+    exception of a check that raises.
+    """
+    check_function("service", service)
+    whole("instances", instances, 1)
+    if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise ConfigurationError(must_be("seconds", "a number of seconds > 0", seconds))
+    chosen = default_checks() if checks is None else tuple(checks)
+    for check in chosen:
+        check_function("checks", check)
+    plan = Plan(service, workload, chosen, instances, seconds, kinds_of(faults))
+    count, virtual, trace = 0, 0.0, ""
+    for seed in _seeds(seeds):
+        steps = schedule(Random(seed), plan.kinds, seconds, instances)
+        result = run(plan, seed, steps)
+        count += 1
+        virtual += result.seconds
+        trace = result.trace
+        if result.broken is not None:
+            raise _failure(plan, seed, count, steps, result.broken.text.partition("'")[0])
+    return Simulation(count, virtual, trace)
+
+
+def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
+    if repeated := os.environ.get(SEED_VARIABLE):
+        try:
+            return [int(repeated)]
+        except ValueError:
+            raise ConfigurationError(must_be(SEED_VARIABLE, "the number of a seed", repeated)) from None
+    if isinstance(seeds, int):
+        return range(whole("seeds", seeds, 1))
+    return seeds
+
+
+def _failure(plan: Plan, seed: int, count: int, steps: list[Step], sentence: str) -> SimulationFailure:
+    deadline = time.monotonic() + SHRINK_SECONDS
+
+    def fails(fewer: list[Step]) -> bool:
+        if time.monotonic() > deadline:
+            return False
+        broken = run(plan, seed, fewer).broken
+        return broken is not None and broken.text.partition("'")[0] == sentence
+
+    steps = shrink(steps, fails, keep_times)
+    result = run(plan, seed, steps)
+    assert result.broken is not None, "the same seed and schedule fail again"
+    text = "\n".join(_report(seed, count, steps, result))
+    return SimulationFailure(text, seed=seed, seeds=count, broken=result.broken.text)
+
+
+def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
+    assert result.broken is not None
+    lines = [result.broken.text, "", f"seed {seed} (found after {count} seeds), with these faults:"]
+    lines += [f"  {at:8.3f} s {describe(step)}" for at, step in zip(times(steps), steps, strict=True)] or ["  none"]
+    timeline = _timeline(result.history, result.broken.id)
+    if len(timeline) > MOST_LINES:
+        timeline = [*timeline[: MOST_LINES // 2], "           ...", *timeline[-MOST_LINES // 2 :]]
+    lines += ["", f"what happened to {result.broken.id!r}:" if result.broken.id else "what happened:", *timeline]
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    repeat = f"pytest '{test}'" if test else "python your_test.py, or simulate(..., seeds=[" + f"{seed}])"
+    lines += ["", f"repeat it with: {SEED_VARIABLE}={seed} {repeat}", f"trace {result.trace}"]
+    return lines
+
+
+def _timeline(history: History, identity: str) -> list[str]:
+    """Return the events of a record, and those of the processes, in the order of their times."""
+    lines = [(event.at, event.text) for event in history.events]
+    written = history.written.get(identity)
+    if written is not None:
+        place = f"{written.message.topic}-{written.partition}"
+        lines.append((written.at, f"it is written to {place} at offset {written.offset}"))
+        for commit in history.commits:
+            if f"{commit.topic}-{commit.partition}" == place and commit.offset > written.offset:
+                what = f"refused: {commit.refusal}" if commit.refusal else "accepted"
+                lines.append((commit.at, f"a commit of {place} up to {commit.offset} is {what}"))
+    for effect in history.effects:
+        if effect.id == identity:
+            lines.append((effect.at, f"{effect.process} begins the effect {effect.name!r}"))
+            if effect.ended_at is not None:
+                lines.append((effect.ended_at, f"the effect {effect.name!r}: {effect.outcome.value}"))
+    for topic, record in history.outputs_that_mention().get(identity, ()):
+        lines.append((result_time(record.timestamp), f"{topic}-{record.partition} has a record of it"))
+    return [f"  {at:8.3f} s {text}" for at, text in dict.fromkeys(sorted(lines, key=lambda line: line[0]))]
+
+
+def result_time(timestamp: int) -> float:
+    """Return the virtual time of a record's timestamp, in ms since the epoch; a jump of the clock moves it."""
+    return timestamp / 1000 - 1_700_000_000.0

@@ -1,0 +1,280 @@
+"""One run of a service: the cluster, its instances, the workload, the steps of a schedule, and what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ...aio import virtual_time
+from ...embedded import ClusterConfig, EmbeddedCluster
+from ...embedded.metadata.controller import Refused
+from ...errors import KafkaTimeout
+from .checks import Broken, Check
+from .history import Event, History, Written, commits_of
+from .network import Network
+from .process import EffectFaults, Instance, Process, track_tasks
+from .real_io import SimulationLoop, virtual_machine
+from .service_faults import MOST_INSTANCES_MORE, ServiceFaults, describe
+from .steps import Step
+from .workload import Message, Workload, messages_of
+
+EPOCH = 1_700_000_000.0
+"""The time of day at which a simulation begins."""
+SETTLE_TIMEOUT = 400.0
+"""Seconds after the end of all faults in which the service has to process everything. A client notices a new partition
+after its ``metadata_max_age``, which is 300 s by default."""
+STOP_TIMEOUT = 60.0
+"""Seconds after SIGTERM until a process is killed."""
+QUIET = 2.0
+"""Seconds for which the service runs on after everything is processed, so that it can do too much."""
+PARTITIONS = 3
+RESTARTS = (0.1, 1.0, 5.0)
+"""Seconds between the end of a process and the start of the next one with its number."""
+
+CONFIGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "num.partitions": str(PARTITIONS),
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What every seed of a simulation has in common."""
+
+    service: Callable[[Instance], Any]
+    workload: Workload
+    checks: Sequence[Check]
+    instances: int
+    seconds: float
+    kinds: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The result of one run: what is broken, the history, the hash of all requests, the seconds of virtual time."""
+
+    broken: Broken | None
+    history: History
+    trace: str
+    seconds: float
+
+
+def run(plan: Plan, seed: int, steps: Sequence[Step]) -> Run:
+    """Run a service with the steps of a schedule, in virtual time."""
+    world = World(plan, seed, steps)
+    with _quiet():
+        return virtual_time.run(world.run(), seed=seed, loop=SimulationLoop)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the log lines of the clients and of the cluster out of the output of the test: faults make many."""
+    package = logging.getLogger("aiokafka_lite")
+    before = package.level
+    package.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
+
+
+class World:
+    """The cluster, the instances and their history."""
+
+    def __init__(self, plan: Plan, seed: int, steps: Sequence[Step]) -> None:
+        self.clock_jump = 0.0
+        self.effect_faults = EffectFaults(Random(seed ^ 0xEFFEC7))
+        self.history = History()
+        self._random = Random(seed ^ 0x5EED)
+        self._plan = plan
+        self._seed = seed
+        self._steps = steps
+        self._messages = messages_of(plan.workload, Random(seed ^ 0x3147))
+        self._processes: list[Process] = []
+        self._current: dict[int, Process] = {}
+        self._background: list[asyncio.Task[None]] = []
+        self._over = asyncio.Event()
+
+    # What faults use.
+
+    def block_loop(self, seconds: float) -> None:
+        """Let time pass in which no task runs."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        loop.now += seconds
+
+    def process(self, number: int) -> Process | None:
+        """Return the running process of an instance; None if it is down."""
+        process = self._current.get(number)
+        return process if process is not None and process.is_running else None
+
+    def stop_soon(self, process: Process) -> None:
+        """Send SIGTERM to a process, without waiting for its end."""
+        if not process.stopping.is_set():
+            self._spawn(process.stop(STOP_TIMEOUT))
+
+    def add_instance(self) -> None:
+        """Start one more instance, up to a limit."""
+        if len(self._current) < self._plan.instances + MOST_INSTANCES_MORE:
+            self._start_instance(len(self._current) + 1)
+
+    def _spawn(self, call: Any) -> None:
+        self._background.append(asyncio.get_running_loop().create_task(call))
+
+    # The run.
+
+    def _wall_clock(self) -> float:
+        return EPOCH + asyncio.get_running_loop().time() + self.clock_jump
+
+    async def run(self) -> Run:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        loop.set_task_factory(track_tasks)
+        loop.set_exception_handler(lambda _, context: self._complain(context))
+        config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000, wall_clock=self._wall_clock)
+        with virtual_machine(loop, lambda: EPOCH + loop.now + self.clock_jump):
+            cluster = EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config, configs=CONFIGS)
+            async with cluster as self.cluster:
+                assert cluster.connector is not None
+                self.network = Network(cluster.connector)
+                topics = list(dict.fromkeys(message.topic for message in self._messages))
+                for topic in topics:
+                    await cluster.create_topic(topic, PARTITIONS, 3)
+                await self._live(ServiceFaults(self, topics))
+                trace = self._read_cluster(topics)
+            for process in self._processes:
+                await process.clear()
+                if process.refused:
+                    self.history.errors.insert(0, process.refused[0])
+        gc.collect(0)
+        return Run(self._judge(), self.history, trace, loop.time())
+
+    async def _live(self, faults: ServiceFaults) -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(1, self._plan.instances + 1):
+            self._start_instance(number)
+        writing = loop.create_task(self._write())
+        begun = loop.time()
+        due = begun
+        for step in self._steps:
+            due += step.after
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            self.history.events.append(Event(loop.time(), describe(step)))
+            await faults.do(step)
+        await asyncio.sleep(max(0.0, begun + self._plan.seconds - loop.time()))
+        await faults.heal()
+        await writing
+        await self._settle()
+        self._over.set()
+        running = [process for process in self._current.values() if process.is_running]
+        await asyncio.gather(*(process.stop(STOP_TIMEOUT) for process in running if not process.stopping.is_set()))
+        await asyncio.wait(self._background, timeout=STOP_TIMEOUT + 5.0)
+
+    async def _settle(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SETTLE_TIMEOUT
+        pending = [check.pending for check in self._plan.checks if hasattr(check, "pending")]
+        while loop.time() < deadline:
+            self._read_outputs()
+            if not any(is_pending(self.history) for is_pending in pending):
+                break
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(QUIET)
+
+    def _start_instance(self, number: int) -> None:
+        self._start_process(number, 1)
+        self._spawn(self._supervise(number))
+
+    def _start_process(self, number: int, start: int) -> None:
+        name = f"instance {number}" if start == 1 else f"instance {number} (start {start})"
+        process = Process(name, number, self.history, self.network, self.effect_faults)
+        self._processes.append(process)
+        self._current[number] = process
+        process.start(self._plan.service, self.cluster.bootstrap_servers)
+
+    async def _supervise(self, number: int) -> None:
+        """Start the next process of an instance when one has ended, as production does."""
+        start = 1
+        while True:
+            await self._current[number].ended.wait()
+            if self._over.is_set():
+                return
+            await asyncio.sleep(self._random.choice(RESTARTS))
+            if self._over.is_set():
+                return
+            start += 1
+            self._start_process(number, start)
+
+    async def _write(self) -> None:
+        """Write the messages over most of the time in which faults happen."""
+        longest = 2 * 0.9 * self._plan.seconds / len(self._messages)
+        for message in self._messages:
+            await self._write_one(message)
+            await asyncio.sleep(self._random.uniform(0.0, longest))
+
+    async def _write_one(self, message: Message) -> None:
+        loop = asyncio.get_running_loop()
+        numbers = len(self.cluster.controller.require(message.topic).partitions)
+        partition = None if message.key is not None else self._random.randrange(numbers)
+        while True:
+            try:
+                offset = await self.cluster.produce(message.topic, message.value, key=message.key, partition=partition)
+            except (Refused, KafkaTimeout):
+                await asyncio.sleep(0.2)
+                continue
+            break
+        if partition is None:
+            records = self.cluster.records(message.topic)
+            partition = next(
+                record.partition for record in reversed(records)
+                if record.offset == offset and record.value == message.value.encode()
+            )  # fmt: skip
+        self.history.written[message.identity] = Written(message, loop.time(), partition, offset)
+
+    def _complain(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.history.errors.append(f"{context.get('message')}: {error!r}")
+
+    # What happened.
+
+    def _read_outputs(self) -> None:
+        own = {message.topic for message in self._messages}
+        for topic in self.cluster.controller.topics:
+            if topic not in own and not topic.startswith("__"):
+                try:
+                    self.history.outputs[topic] = self.cluster.records(topic)
+                except Refused:  # a partition has no leader yet
+                    continue
+
+    def _read_cluster(self, topics: Sequence[str]) -> str:
+        """Read outputs and commits. Returns the hash of all requests."""
+        self._read_outputs()
+        exchanges = list(self.cluster.history)
+        ids = {bytes(topic.topic_id): name for name, topic in self.cluster.controller.topics.items()}
+        self.history.commits = list(commits_of(exchanges, ids))
+        lines = [
+            f"{exchange.at:.6f} {exchange.node_id} {exchange.client_id} {type(exchange.request).__name__} "
+            f"v{exchange.version} {exchange.size}"
+            for exchange in exchanges
+        ]
+        lines += [f"{effect.at:.6f} {effect.process} {effect.name} {effect.id}" for effect in self.history.effects]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def _judge(self) -> Broken | None:
+        """Return the first broken check."""
+        for check in self._plan.checks:
+            result = check(self.history)
+            if result:
+                return result if isinstance(result, Broken) else Broken(str(result))
+        return None

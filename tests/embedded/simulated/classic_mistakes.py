@@ -1,0 +1,175 @@
+"""Small services with the mistakes that simulation is for, each beside the service without it.
+
+``docs/simulation-testing.md`` describes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from aiokafka_lite import Consumer, ConsumerGroup, ExactlyOnce, Producer, Record, Workers
+from aiokafka_lite.testing.simulation import EffectFailed, Instance
+
+Service = Callable[[Instance], Awaitable[None]]
+
+
+def order_of(record: Record[bytes, bytes]) -> str:
+    return str(json.loads(record.value)["order"])
+
+
+def orders_of(
+    instance: Instance, *, auto_commit: bool = True, offset_reset: str = "earliest"
+) -> Consumer[bytes, bytes]:
+    return Consumer(
+        instance.bootstrap_servers,
+        topics=["orders"],
+        group_id="billing",
+        auto_commit=auto_commit,
+        auto_offset_reset=offset_reset,
+        metadata_max_age=10.0,
+    )
+
+
+async def charge(instance: Instance, order: str) -> None:
+    """Charge an order. The idempotence key lets the bank ignore a repetition."""
+    while True:
+        try:
+            await instance.effect("charge", order, idempotence_key=order)
+        except EffectFailed:
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def billing(instance: Instance) -> None:
+    """Charge each order before the next one is requested, which is when its offset may be committed."""
+    async with orders_of(instance) as consumer:
+        async for record in consumer:
+            await charge(instance, order_of(record))
+
+
+async def commits_first(instance: Instance) -> None:
+    async with orders_of(instance, auto_commit=False) as consumer:
+        async for record in consumer:
+            consumer.mark(record)
+            await consumer.commit()
+            await charge(instance, order_of(record))
+
+
+async def fans_out(instance: Instance) -> None:
+    async with orders_of(instance) as consumer, asyncio.TaskGroup() as tasks:
+        async for record in consumer:
+            tasks.create_task(charge(instance, order_of(record)))
+
+
+async def works_in_parallel(instance: Instance) -> None:
+    async def bill(record: Record[bytes, bytes]) -> None:
+        await charge(instance, order_of(record))
+
+    group: ConsumerGroup[bytes, bytes] = ConsumerGroup(
+        instance.bootstrap_servers, group_id="billing", metadata_max_age=10.0
+    )
+    async with group:
+        await group.consume(["orders"], Workers(bill, concurrency=16))
+
+
+async def retries_later(instance: Instance) -> None:
+    async with orders_of(instance) as consumer:
+        failed: list[str] = []
+        while True:
+            for record in await consumer.poll(timeout=0.5, max_records=10):
+                order = order_of(record)
+                try:
+                    await instance.effect("charge", order, idempotence_key=order)
+                except EffectFailed:
+                    failed.append(order)
+            while failed:
+                await charge(instance, failed.pop())
+
+
+async def charges_without_key(instance: Instance) -> None:
+    async with orders_of(instance) as consumer:
+        async for record in consumer:
+            while True:
+                with suppress(EffectFailed):
+                    await instance.effect("charge", order_of(record))
+                    break
+
+
+async def remembers_in_memory(instance: Instance) -> None:
+    charged: set[str] = set()
+    async with orders_of(instance) as consumer:
+        async for record in consumer:
+            order = order_of(record)
+            if order not in charged:
+                await instance.effect("charge", order)
+                charged.add(order)
+
+
+async def reads_the_latest(instance: Instance) -> None:
+    async with orders_of(instance, offset_reset="latest") as consumer:
+        async for record in consumer:
+            await charge(instance, order_of(record))
+
+
+async def swallows_cancellation(instance: Instance) -> None:
+    async with orders_of(instance) as consumer:
+        while True:
+            try:
+                record = await anext(consumer)
+                await charge(instance, order_of(record))
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.01)
+
+
+async def stops_on_a_signal(instance: Instance) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with orders_of(instance) as consumer:
+        while not stop.is_set():
+            for record in await consumer.poll(timeout=0.5):
+                await charge(instance, order_of(record))
+
+
+async def writes_bills_twice(instance: Instance) -> None:
+    async with orders_of(instance) as consumer, Producer(instance.bootstrap_servers) as producer:
+        async for record in consumer:
+            await producer.send("bills", order_of(record), key=record.key)
+
+
+async def writes_bills_once(instance: Instance) -> None:
+    consumer = orders_of(instance, auto_commit=False)
+    producer: Producer[bytes, bytes] = Producer(
+        instance.bootstrap_servers, transactional_id=f"billing-{instance.number}"
+    )
+    async with consumer, producer:
+        async for records in ExactlyOnce(consumer, producer):
+            for record in records:
+                producer.send_nowait("bills", order_of(record).encode(), key=record.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake, the words of the check that finds it, and the service without it."""
+
+    name: str
+    broken: Service
+    symptom: str
+    repaired: Service
+
+
+MISTAKES = (
+    Mistake("commit before processing", commits_first, "before the effect", billing),
+    Mistake("fan-out with create_task", fans_out, "before the effect", works_in_parallel),
+    Mistake("a retry that reorders", retries_later, "came after", billing),
+    Mistake("an effect without an idempotence key", charges_without_key, "happened 2 times", billing),
+    Mistake("duplicates are remembered in memory only", remembers_in_memory, "times", billing),
+    Mistake("latest on the first start", reads_the_latest, "no effect", billing),
+    Mistake("a handler that swallows CancelledError", swallows_cancellation, "did not end", stops_on_a_signal),
+    Mistake("output without a transaction", writes_bills_twice, "equal records", writes_bills_once),
+)

@@ -1,0 +1,228 @@
+"""``simulate``: it finds mistakes of services, a seed repeats, and bad input has clear errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from aiokafka_lite import Consumer
+from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
+from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.testing.simulation import (
+    History,
+    Instance,
+    Message,
+    SimulationFailure,
+    at_least_once,
+    one_owner,
+    orders,
+    output_equals,
+    processed_at_least_once,
+    simulate,
+    stops_within,
+)
+from tests.embedded.simulated.classic_mistakes import (
+    MISTAKES,
+    Mistake,
+    billing,
+    charge,
+    commits_first,
+    order_of,
+    writes_bills_once,
+)
+
+REPAIRED = {mistake.repaired.__name__: mistake.repaired for mistake in MISTAKES}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_the_default_checks_find_a_mistake_within_a_hundred_seeds(mistake: Mistake) -> None:
+    with pytest.raises(SimulationFailure) as failure:
+        simulate(mistake.broken, orders(40), seeds=100)
+    assert mistake.symptom in failure.value.broken
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_the_service_without_the_mistake_passes(name: str) -> None:
+    assert simulate(REPAIRED[name], orders(40), seeds=20).seeds == 20
+
+
+def test_a_failure_has_the_seed_the_faults_the_timeline_and_the_line_to_repeat_it() -> None:
+    with pytest.raises(SimulationFailure) as failure:
+        simulate(commits_first, orders(20), seeds=100, checks=[processed_at_least_once("orders", effect="charge")])
+    text = str(failure.value)
+    assert text.startswith("'order-"), text
+    assert "has no effect 'charge'" in text
+    seed = failure.value.seed
+    assert f"seed {seed} (found after {seed + 1} seeds)" in text
+    schedule = text.partition("faults:\n")[2].partition("\n\n")[0].splitlines()
+    assert 1 <= len(schedule) <= 10
+    assert any("instance" in line for line in schedule), text
+    assert "it is written to orders-" in text
+    assert "a commit of orders-" in text
+    assert f"KAFKA_SIMULATION_SEED={seed} pytest 'tests/embedded/simulated/test_service_simulation.py::" in text
+    with pytest.raises(SimulationFailure) as again:
+        simulate(commits_first, orders(20), seeds=[seed], checks=[processed_at_least_once("orders", effect="charge")])
+    assert str(again.value).partition("faults:")[2] == text.partition("faults:")[2]
+
+
+def test_the_same_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
+    program = (
+        "from tests.embedded.simulated.classic_mistakes import billing\n"
+        "from aiokafka_lite.testing.simulation import orders, simulate\n"
+        "print(simulate(billing, orders(40), seeds=[5]).trace)"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1] == f"{simulate(billing, orders(40), seeds=[5]).trace}\n"
+
+
+def test_a_variable_chooses_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_SIMULATION_SEED", "5")
+    assert simulate(billing, orders(10), seeds=50).seeds == 1
+    monkeypatch.setenv("KAFKA_SIMULATION_SEED", "five")
+    with pytest.raises(ConfigurationError, match="KAFKA_SIMULATION_SEED must be"):
+        simulate(billing, orders(10))
+
+
+def test_a_service_on_the_interface_of_aiokafka_needs_no_argument_for_the_simulation() -> None:
+    async def compatible(instance: Instance) -> None:
+        consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=instance.bootstrap_servers,
+            group_id="billing",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            metadata_max_age_ms=10_000,
+        )
+        async with consumer:
+            async for record in consumer:
+                await charge(instance, order_of(record))  # type: ignore[arg-type]
+                await consumer.commit()
+
+    assert simulate(compatible, orders(20), seeds=5, faults=["brokers", "leaders"]).seeds == 5
+
+
+def test_a_service_is_a_class_with_run_and_stop() -> None:
+    class Billing:
+        def __init__(self, instance: Instance) -> None:
+            self.instance = instance
+            self.stopped = asyncio.Event()
+
+        async def run(self) -> None:
+            running = asyncio.ensure_future(billing(self.instance))
+            await self.stopped.wait()
+            running.cancel()
+            await asyncio.wait([running])
+
+        def stop(self) -> None:
+            self.stopped.set()
+
+    assert simulate(Billing, orders(20), seeds=2, faults=()).seeds == 2
+
+
+def test_an_output_topic_equals_a_function_of_the_input() -> None:
+    def order(value: bytes) -> bytes:
+        return value.split(b'"')[3]
+
+    check = output_equals("bills", order)
+    assert simulate(writes_bills_once, orders(20), seeds=5, checks=[processed_at_least_once(), check]).seeds == 5
+    with pytest.raises(SimulationFailure, match=r"comes from no record|has 0 records for"):
+        simulate(writes_bills_once, orders(20), seeds=1, checks=[output_equals("bills", bytes.upper)])
+
+
+def test_two_owners_of_a_partition_are_found() -> None:
+    async def reads_without_a_group(instance: Instance) -> None:
+        async with Consumer(instance.bootstrap_servers, topics=["orders"]) as consumer:
+            async for record in consumer:
+                await charge(instance, order_of(record))
+
+    with pytest.raises(SimulationFailure, match=r"and instance \d processed orders-\d at once"):
+        simulate(reads_without_a_group, orders(20), seeds=5, checks=[one_owner()], faults=())
+
+
+async def sleeps(instance: Instance) -> None:
+    time.sleep(0.1)
+
+
+async def uses_a_thread(instance: Instance) -> None:
+    await asyncio.to_thread(print)
+
+
+async def opens_a_socket(instance: Instance) -> None:
+    socket.create_connection(("127.0.0.1", 9)).close()
+
+
+@pytest.mark.parametrize(
+    ("service", "call"),
+    [
+        (sleeps, r"time\.sleep\(\)"),
+        (uses_a_thread, r"asyncio\.to_thread\(\)"),
+        (opens_a_socket, r"socket\.(connect|getaddrinfo)\(\)"),
+    ],
+)
+def test_real_io_is_refused_with_the_call_and_its_place(service: object, call: str) -> None:
+    with pytest.raises(SimulationFailure, match=call) as failure:
+        simulate(service, orders(5), seeds=1, faults=(), seconds=2.0)  # type: ignore[arg-type]
+    assert "test_service_simulation.py:" in failure.value.broken
+
+
+def test_a_service_that_connects_to_another_address_is_named() -> None:
+    async def ignores_its_arguments(instance: Instance) -> None:
+        async with Consumer("kafka.example:9092", topics=["orders"]):
+            pass
+
+    with pytest.raises(SimulationFailure, match=r"connects to kafka\.example:9092, which is no broker"):
+        simulate(ignores_its_arguments, orders(5), seeds=1, faults=(), seconds=2.0)
+
+
+def test_a_service_that_never_ends_is_found() -> None:
+    async def never_ends(instance: Instance) -> None:
+        while True:
+            try:
+                await asyncio.sleep(1.0)
+            except asyncio.CancelledError:
+                continue
+
+    with pytest.raises(SimulationFailure, match="did not end within 30 s after SIGTERM"):
+        simulate(never_ends, orders(5), seeds=1, faults=(), checks=[stops_within(30.0)])
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the workload writes nothing"):
+        simulate(billing, [], seeds=1)
+    with pytest.raises(ConfigurationError, match="two messages with the id 'a'"):
+        simulate(billing, [Message("orders", "a"), Message("orders", "a")], seeds=1)
+    with pytest.raises(ConfigurationError, match="faults must be names of connections, "):
+        simulate(billing, orders(5), seeds=1, faults=["brokes"])
+    with pytest.raises(ConfigurationError, match="seconds must be"):
+        simulate(billing, orders(5), seeds=1, seconds=0.0)
+
+
+def test_a_check_that_raises_raises_its_exception() -> None:
+    def wrong(history: History) -> str | None:
+        raise KeyError(len(history.written))
+
+    with pytest.raises(KeyError, match="5"):
+        simulate(billing, orders(5), seeds=1, checks=[wrong], faults=())
+
+
+def test_an_exception_of_the_service_is_reported_with_its_place() -> None:
+    async def fails(instance: Instance) -> None:
+        raise LookupError("no price")
+
+    with pytest.raises(SimulationFailure, match=r"ended with LookupError: no price at .*test_service_simulation\.py"):
+        simulate(fails, orders(5), seeds=1, faults=(), checks=at_least_once(), seconds=2.0)
