@@ -19,7 +19,7 @@ from tests.real.run_report import BROKERS
 _BROKER = re.compile(r"[\[-](given|(?:secured )?\d+\.\d+\.\d+)[-\]]")
 _SPARK_PROCESSES = ("cluster", "demo", "exactly_once_kills", "pipeline_program", "sink_kills")
 """Files in tests/spark whose tests start Spark in processes of their own, so they need not wait for the session."""
-_WAITING = ("examples", "exactly_once_kills", "group_churn", "java_tools")
+_WAITING = ("examples", "exactly_once_kills", "group_churn", "guides", "java_tools")
 """Files in tests/end_to_end whose tests mostly wait for processes. On the newest release they have a broker of their
 own, so that the tests on the other one need not wait for them."""
 _OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential": NEWEST}
