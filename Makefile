@@ -35,7 +35,7 @@ help:
 	@echo "make lint         ruff and its layout, house rules (import circles, long modules), mypy, import-linter"
 	@echo "make format       lays the code out as make lint expects it"
 	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
-	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/"
+	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/; SITE_URL=its address"
 
 # One stamp per purpose, so that a command installs only what it uses.
 .venv/bin/python:
