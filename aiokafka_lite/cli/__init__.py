@@ -9,6 +9,7 @@ import sys
 def main() -> None:
     """Run ``aiokafka-lite``, the console script."""
     _replace_closed_streams()
+    _write_utf8()
     try:
         try:
             import rich  # noqa: F401
@@ -27,3 +28,11 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _write_utf8() -> None:
+    """Write UTF-8 into files and pipes on Windows too, whose code pages lack most characters."""
+    if sys.platform == "win32":
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.isatty():
+                stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .terminal.arguments import names_and_values, principal_of
-from .terminal.run import log_warnings, run
+from .terminal.run import log_warnings, on_signals, run
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..embedded import EmbeddedCluster, Security
 
 EXAMPLES = """
@@ -144,15 +146,24 @@ async def _serve(
     started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None, *, keeps_data: bool
 ) -> None:
     import asyncio
-    import signal
 
+    stopped = asyncio.Event()
+    with on_signals(lambda number: stopped.set()):
+        await _serve_until(stopped, started, topics, client_config, keeps_data=keeps_data)
+    print("stopped", flush=True)
+
+
+async def _serve_until(
+    stopped: asyncio.Event,
+    started: EmbeddedCluster,
+    topics: list[tuple[str, int, int]],
+    client_config: Path | None,
+    *,
+    keeps_data: bool,
+) -> None:
     from ..embedded import Refused
     from ..errors import ConfigurationError, ErrorCode
 
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
     async with started as cluster:
         for name, partitions, replicas in topics:
             try:
@@ -165,7 +176,6 @@ async def _serve(
             _write(client_config, _properties(cluster.client_settings()))
         print(f"bootstrap servers: {cluster.bootstrap_servers}", flush=True)
         await stopped.wait()
-    print("stopped", flush=True)
 
 
 _FIRST_LINE = "# written by aiokafka-lite broker\n"

@@ -21,7 +21,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from mmap import ACCESS_COPY, mmap
+from mmap import ACCESS_COPY, ACCESS_WRITE, mmap
 
 from ..errors import ProtocolError
 from .codec import Buffer
@@ -67,7 +67,8 @@ def mapped(size: int) -> mmap:
 
     If the system has large pages, they are used. With small pages, page faults took 0.7 of 0.9 ms per MB.
     """
-    memory = mmap(-1, size, access=ACCESS_COPY)
+    # Windows copies on write only what is mapped from a file; its other mappings are private without that.
+    memory = mmap(-1, size, access=ACCESS_WRITE if sys.platform == "win32" else ACCESS_COPY)
     if sys.platform == "linux":
         with suppress(OSError):  # the kernel has no large pages
             memory.madvise(MADV_HUGEPAGE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ Yes = Annotated[
 ]
 
 LONGEST_LINE = 1 << 20
+
+KEY_INTERVAL = 0.02
+"""Seconds between two looks for a key on Windows."""
 
 
 async def confirmed(question: str, yes: bool) -> bool:
@@ -40,8 +43,14 @@ async def confirmed(question: str, yes: bool) -> bool:
 
 async def ask_hidden(question: str) -> str:
     """Ask, and read a line that the terminal does not show. It shows input again at the end, also when cancelled."""
-    import termios
-
+    try:
+        import termios
+    except ImportError:  # on Windows
+        print(question, end="", file=sys.stderr, flush=True)
+        try:
+            return await _read_keys()
+        finally:
+            print(file=sys.stderr)
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     hidden = termios.tcgetattr(terminal)
@@ -55,15 +64,44 @@ async def ask_hidden(question: str) -> str:
         print(file=sys.stderr)  # the Enter key was not shown either
 
 
+async def _read_keys() -> str:
+    """Read keys up to Enter from the console of Windows, which does not show them. Raises ValueError for a long line.
+
+    The console reports no key to an event loop, so this looks for keys at an interval.
+    """
+    import asyncio
+    import msvcrt
+    import signal
+
+    console: Any = msvcrt  # not typed on other systems
+    line: list[str] = []
+    while len(line) <= LONGEST_LINE:
+        while not console.kbhit():  # noqa: ASYNC110
+            await asyncio.sleep(KEY_INTERVAL)
+        key = console.getwch()
+        if key in "\r\n":
+            return "".join(line)
+        if key == "\x03":  # Ctrl-C, which is no signal while a key is read
+            signal.raise_signal(signal.SIGINT)
+        elif key == "\b":
+            del line[-1:]
+        elif key in "\x00\xe0":  # an arrow or another key without a character; a second code follows
+            console.getwch()
+        else:
+            line.append(key)
+    raise ValueError(f"the answer must have at most {LONGEST_LINE} characters")
+
+
 async def read_line() -> str:
     """Read the next line of stdin without its end; empty at the end of stdin.
 
     Raises ValueError for a line that is too long or not UTF-8. The bytes after the line are lost if stdin is a pipe.
     """
-    from .descriptors import read
+    from .descriptors import Reader
 
+    reader = Reader(sys.stdin.fileno())
     line = bytearray()
-    while b"\n" not in line and (piece := await read(sys.stdin.fileno())):
+    while b"\n" not in line and (piece := await reader.read()):
         line += piece
         if len(line) > LONGEST_LINE:
             raise ValueError(f"the first line of stdin must have at most {LONGEST_LINE} bytes")

@@ -9,16 +9,23 @@ still be non-blocking in the shell after this process has ended.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import queue
 import stat
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TypeVar, cast
 
 import anyio
 
 from ...aio.light_event import result_of
+from .run import is_broken_pipe
+
+T = TypeVar("T")
 
 READ_SIZE = 1 << 18
 
@@ -26,24 +33,74 @@ GRACE = 1.0
 """Seconds that a cancelled write may still take, so that a slow reader gets whole lines."""
 
 
-async def read(descriptor: int) -> bytes:
-    """Wait for bytes, and return all that are available; empty at the end. Cancelling loses no bytes."""
-    await _until_readable(descriptor)
-    return os.read(descriptor, READ_SIZE)
+class Reader:
+    """Reads a descriptor, one ``read`` at a time.
+
+    Where the event loop cannot wait for the descriptor, a thread reads: on Windows, and for the devices that kqueue
+    refuses. The thread is a daemon and holds no lock, so a read that never ends does not keep the process alive.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._pending: asyncio.Future[bytes] | None = None  # of a thread; a cancelled call leaves it to the next one
+
+    async def read(self) -> bytes:
+        """Wait for bytes, and return all that are available; empty at the end. Cancelling loses no bytes."""
+        # A read of a regular file does not block. epoll refuses such a file, and kqueue never reports its end.
+        if self._is_file or (self._pending is None and await self._is_readable()):
+            return os.read(self._descriptor, READ_SIZE)
+        if self._pending is None:
+            self._pending = _read_in_thread(self._descriptor)
+        data = await asyncio.shield(self._pending)
+        self._pending = None
+        return data
+
+    async def _is_readable(self) -> bool:
+        """Wait until the descriptor is readable; return False at once if the event loop cannot wait for it."""
+        loop = asyncio.get_running_loop()
+        readable: asyncio.Future[None] = loop.create_future()
+        try:
+            loop.add_reader(self._descriptor, _settle, readable, None, None)
+        except (NotImplementedError, OSError):
+            return False
+        try:
+            await readable
+        finally:
+            loop.remove_reader(self._descriptor)
+        return True
 
 
-async def _until_readable(descriptor: int) -> None:
+def _read_in_thread(descriptor: int) -> asyncio.Future[bytes]:
     loop = asyncio.get_running_loop()
-    readable: asyncio.Future[None] = loop.create_future()
-    try:
-        loop.add_reader(descriptor, _settle, readable, None)
-    except PermissionError:
-        # The selector refuses a regular file. No wait is needed, because a read of it does not block.
-        return
-    try:
-        await readable
-    finally:
-        loop.remove_reader(descriptor)
+    done: asyncio.Future[bytes] = loop.create_future()
+
+    def run() -> None:
+        data, error = b"", None
+        try:
+            data = _read_console() if _is_console(descriptor) else os.read(descriptor, READ_SIZE)
+        except OSError as failure:
+            error = failure
+        with suppress(RuntimeError):  # the loop is closed, and no task waits for this read
+            loop.call_soon_threadsafe(_settle, done, data, error)
+
+    threading.Thread(target=run, name="reader", daemon=True).start()
+    return done
+
+
+def _is_console(descriptor: int) -> bool:
+    return sys.platform == "win32" and os.isatty(descriptor)
+
+
+def _read_console() -> bytes:
+    """Read from the console of Windows, whose descriptor has another encoding than its stream, which has UTF-8."""
+    raw = cast("io.BufferedReader", sys.stdin.buffer).raw
+    return raw.read(READ_SIZE) or b""
+
+
+def _write_console(data: memoryview) -> int:
+    raw = cast("io.BufferedWriter", sys.stdout.buffer).raw
+    return raw.write(data) or 0
 
 
 @contextmanager
@@ -60,7 +117,7 @@ def while_read(descriptor: int) -> Iterator[None]:
             try:
                 # The end of a pipe for writing is readable once it is broken.
                 loop.add_reader(descriptor, scope.cancel)
-            except NotImplementedError:
+            except (NotImplementedError, OSError):
                 is_pipe = False
         try:
             yield
@@ -105,25 +162,26 @@ class Writer:
         return written is not None and (not written.done() or written.exception() is not None)
 
     def _run(self) -> None:
+        write = _write_console if _is_console(self._descriptor) else partial(os.write, self._descriptor)
         while True:
             data, written = self._work.get()
-            error = None
+            error: OSError | None = None
             try:
                 rest = memoryview(data)
                 while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
+                    rest = rest[write(rest) :]
             except OSError as failure:
-                error = failure
+                error = BrokenPipeError("the reader has closed the pipe") if is_broken_pipe(failure) else failure
             try:
-                self._loop.call_soon_threadsafe(_settle, written, error)
+                self._loop.call_soon_threadsafe(_settle, written, None, error)
             except RuntimeError:  # the loop is closed, and no task waits for this write
                 return
 
 
-def _settle(future: asyncio.Future[None], error: OSError | None) -> None:
+def _settle(future: asyncio.Future[T], result: T, error: OSError | None) -> None:
     if future.done():
         return
     if error is None:
-        future.set_result(None)
+        future.set_result(result)
     else:
         future.set_exception(error)

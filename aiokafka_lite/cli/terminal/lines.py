@@ -6,7 +6,7 @@ So ``a\n\nb`` is three lines, and the second one is empty. ``a\n`` is one line. 
 from __future__ import annotations
 
 from ...errors import ErrorCode, RecordTooLarge
-from .descriptors import read
+from .descriptors import Reader
 
 
 class LineSplitter:
@@ -45,7 +45,7 @@ class Lines:
     """Reads lines from a descriptor. Each call returns the lines of one read."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
-        self._descriptor = descriptor
+        self._reader = Reader(descriptor)
         self._splitter = LineSplitter(limit)
         self._over = False
 
@@ -57,7 +57,7 @@ class Lines:
         if self._over:
             return None
         self._splitter.check(count)
-        block = await read(self._descriptor)
+        block = await self._reader.read()
         if block:
             return self._splitter.feed(block)
         self._over = True

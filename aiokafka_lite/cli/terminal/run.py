@@ -1,7 +1,7 @@
 """Running a command: its event loop, its signals, and its errors.
 
 Exit status: 0 for success, 1 for a failure, 2 for wrong arguments, and 128 plus the number of the signal that ended the
-command: 130 for Ctrl-C, 143 for SIGTERM.
+command: 130 for Ctrl-C, 143 for SIGTERM. On Windows, Ctrl-Break and a closed console are SIGBREAK.
 
 ``--help`` imports this module, so each function imports what only a running command needs.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 FAILED = 1
 WRONG = 2
@@ -38,10 +39,10 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
             status = command()
         sys.stdout.flush()
         return status
-    except BrokenPipeError:
-        discard_output()
-        return 0
     except (KafkaError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_broken_pipe(error):
+            discard_output()
+            return 0
         if verbose:
             import traceback
 
@@ -52,6 +53,14 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def is_broken_pipe(error: OSError) -> bool:
+    """Return whether the reader of a pipe has closed it. On Windows, the write has an invalid argument then."""
+    import errno
+
+    is_invalid = sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
+    return isinstance(error, BrokenPipeError) or is_invalid
 
 
 def discard_output() -> None:
@@ -114,7 +123,6 @@ def _log_to_stderr(verbose: bool) -> Iterator[None]:
 async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
     """Run the command. The first signal cancels it, so that it flushes, commits and leaves; the second one kills it."""
     import asyncio
-    import signal
 
     task = asyncio.current_task()
     assert task is not None
@@ -127,12 +135,45 @@ async def _until_stopped(command: Callable[[], Awaitable[int]]) -> int:
             os._exit(128 + number)
         task.cancel()
 
+    with on_signals(stop):
+        try:
+            return await command()
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            return 128 + received[0]
+
+
+@contextmanager
+def on_signals(stop: Callable[[int], object]) -> Iterator[None]:
+    """Call ``stop`` in the running event loop with the number of each signal that asks the process to end.
+
+    At the end, the handlers are those of before. A process has one set of handlers, so only the main thread may call
+    this.
+    """
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    before: dict[int, Any] = {}
+
+    def wake(number: int, _: object) -> None:
+        loop.call_soon_threadsafe(stop, number)
+
+    # SIGBREAK exists only on Windows.
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+    for number in numbers:
+        handler = signal.getsignal(number)
+        try:
+            loop.add_signal_handler(number, stop, number)
+        except NotImplementedError:  # the event loops of Windows
+            signal.signal(number, wake)
+        before[number] = handler
     try:
-        return await command()
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        return 128 + received[0]
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            if handler is not None:  # None is a handler that is not Python code
+                signal.signal(number, handler)

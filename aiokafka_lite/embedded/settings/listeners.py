@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine
@@ -92,6 +93,12 @@ class _Handshake(asyncio.Protocol):
             raise
 
 
+def _reason(number: int) -> str:
+    # The C library of Windows does not know the numbers of its sockets' errors.
+    texts: dict[int, str] = getattr(socket, "errorTab", {})
+    return (texts.get(number) or os.strerror(number)).lower()
+
+
 class Listener:
     """A port of one broker. Owner: the node. The name, as in metadata, is the security protocol."""
 
@@ -128,7 +135,7 @@ class Listener:
             self._server = await loop.create_server(accept, self.host, self.port, backlog=1024, start_serving=False)
         except OSError as error:
             # The text of asyncio repeats the address. A name without an address has no error number.
-            reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else error
+            reason = _reason(error.errno) if error.errno is not None and error.errno > 0 else error
             raise ConfigurationError(f"{owner} cannot listen on {self.host}:{self.port}: {reason}") from error
         forks.notify(self)
         self.port = self._server.sockets[0].getsockname()[1]
