@@ -60,8 +60,41 @@ def _without_container(config: pytest.Config, reason: str) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Raise UsageError for a wrong ``kafka_deadline``, before any test runs."""
+    """Declare the marker. Raises UsageError for a wrong ``kafka_deadline``, before any test runs."""
+    config.addinivalue_line(
+        "markers", "kafka_simulation(seeds=200): run the seeds of the fixture kafka_simulation, in several tests"
+    )
     _deadline(config)
+
+
+SEEDS_PER_TEST = 25
+"""Seeds of one test with the marker ``kafka_simulation``. So pytest-xdist spreads the seeds over its workers."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test for each part of the seeds of the marker ``kafka_simulation``. Raises UsageError for wrong ones."""
+    marker = metafunc.definition.get_closest_marker("kafka_simulation")
+    if marker is None or "kafka_simulation" not in metafunc.fixturenames:
+        return
+    seeds = marker.kwargs.get("seeds", 200)
+    if marker.args or set(marker.kwargs) - {"seeds"} or not isinstance(seeds, int) or seeds < 1:
+        where = metafunc.definition.nodeid
+        raise pytest.UsageError(f"{where}: kafka_simulation takes seeds, a whole number >= 1, got {marker}")
+    if os.environ.get("KAFKA_SIMULATION_SEED"):  # the only seed
+        seeds = 1
+    parts = [range(first, min(first + SEEDS_PER_TEST, seeds)) for first in range(0, seeds, SEEDS_PER_TEST)]
+    names = [f"seeds {part.start}-{part.stop - 1}" for part in parts]
+    metafunc.parametrize("kafka_simulation", parts, indirect=True, ids=names)
+
+
+@pytest.fixture
+def kafka_simulation(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return ``simulate`` with the seeds of this test. The marker ``kafka_simulation`` gives their number."""
+    from aiokafka_lite.testing.simulation import simulate
+
+    if not hasattr(request, "param"):
+        raise pytest.UsageError(f"{request.node.nodeid} needs the marker @pytest.mark.kafka_simulation(seeds=200)")
+    return functools.partial(simulate, seeds=request.param)
 
 
 def _deadline(config: pytest.Config) -> float:
