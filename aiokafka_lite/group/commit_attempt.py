@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ..errors import ErrorCode, KafkaError
@@ -26,6 +26,7 @@ class CommitOutcome(Enum):
     OUTDATED_EPOCH = "the member has, or is about to get, a newer epoch; send the offset again with it"
     UNKNOWN_ID = "the coordinator does not know the topic's id; send the offset again by name"
     REFUSED_EPOCH = "the broker refused the leader epoch; send the offset again without it"
+    REFUSED_ANNOTATION = "the metadata of ``finished_offsets`` is too long; send the offset again without it"
     REFUSED = "another attempt would fail in the same way"
 
 
@@ -37,12 +38,13 @@ def classify_commit(
     is_revoking: bool,
     by_name: bool,
     has_epoch: bool,
+    has_annotation: bool = False,
 ) -> CommitOutcome:
     """Classify the answer for one partition.
 
     ``is_outdated``: the identity of the commit is no longer the member's, or is about to change. ``is_revoking``: the
-    reader still releases partitions. ``by_name``: the request named topics without ids. ``has_epoch``: the request had
-    a leader epoch for the partition.
+    reader still releases partitions. ``by_name``: the request named topics without ids. ``has_epoch`` and
+    ``has_annotation``: the request had a leader epoch, or metadata of ``finished_offsets``, for the partition.
     """
     if code is ErrorCode.NONE:
         return CommitOutcome.COMMITTED
@@ -60,6 +62,8 @@ def classify_commit(
     if code in _EPOCH_ERRORS:
         # Kafka stores the epoch without a check. librdkafka's mock cluster refuses the epoch of an earlier leader.
         return CommitOutcome.REFUSED_EPOCH if has_epoch else CommitOutcome.REFUSED
+    if has_annotation and code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+        return CommitOutcome.REFUSED_ANNOTATION
     if code.retriable and code not in _TOPIC_ERRORS:
         # An exception to is_retriable, as in Java's client: a commit for a topic that does not exist is refused at
         # once.
@@ -78,7 +82,17 @@ class CommitAttempt:
     by_name: bool = False  # the coordinator does not know a topic id
     topic_ids: dict[str, bytes] = field(default_factory=dict)  # of the topics whose records were processed
     without_epoch: set[TopicPartition] = field(default_factory=set)  # the coordinator refused their leader epochs
+    without_metadata: set[TopicPartition] = field(default_factory=set)  # the coordinator found it too long
     dropped: set[TopicPartition] = field(default_factory=set)  # partitions lost since then; they may be assigned again
+
+    def to_send(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the remaining offsets as they are sent."""
+        if not self.without_metadata:
+            return dict(self.offsets)
+        return {
+            partition: replace(offset, metadata="") if partition in self.without_metadata else offset
+            for partition, offset in self.offsets.items()
+        }
 
     def fail(self, error: KafkaError, *, is_final: bool) -> None:
         """Record the error of a request that failed as a whole."""

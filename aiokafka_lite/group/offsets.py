@@ -40,6 +40,7 @@ from ..types import OffsetAndMetadata, TopicPartition
 from .commit_attempt import MEMBERSHIP_ERRORS, CommitAttempt, CommitOutcome, classify_commit
 from .committer import Committer
 from .events import NO_MEMBER, Identity
+from .finished_offsets import is_annotation
 from .offset_lookups import OffsetLookups, repeat_attempts
 from .offset_requests import commit_request, read_commit, topic_id
 from .reading import Marking
@@ -97,6 +98,8 @@ class Offsets:
         )
         self.commits: RequestCounters = RequestCounters()
         """The requests that commit offsets, each attempt by itself."""
+        self.annotates: bool = True
+        """Whether the broker takes the texts of ``finished_offsets``, as far as is known."""
         self._marked: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata | None] = {}  # the keys are the assigned partitions
         self._initial: dict[TopicPartition, OffsetAndMetadata] = {}  # where reading begins; see ``begin_at``
@@ -213,6 +216,22 @@ class Offsets:
         """Set the mark. Unlike ``mark``, it may move back: the records from ``offset`` on will be read again."""
         self.may_go_back(self._checked(partition, offset, metadata, leader_epoch))
         return self.mark(partition, offset, metadata, leader_epoch)
+
+    def annotate(self, partition: TopicPartition, offset: int, metadata: str) -> bool:
+        """Set the metadata of the mark or commit at ``offset``, to be committed. Returns False if that is another one.
+
+        Without a mark and a commit, ``offset`` is marked. Text of ``finished_offsets`` is left out of the next commits
+        if the broker finds it too long: then this returns False.
+        """
+        partition = self._checked(partition, offset, metadata, None)
+        last = self.last_marked(partition)
+        if not self.annotates or partition not in self._committed or partition in self.moved:
+            return False
+        if last is not None and last.offset != offset:
+            return False
+        if last is None or last.metadata != metadata:
+            self._marked[partition] = OffsetAndMetadata(offset, metadata, None if last is None else last.leader_epoch)
+        return True
 
     def may_go_back(self, partition: TopicPartition) -> None:
         """Let the next mark count even if it goes backwards, because the user moved the position."""
@@ -360,7 +379,7 @@ class Offsets:
         if not attempt.offsets:
             return False
         # Read for each request, because the identity may change during the pause before it.
-        identity, view, sent = self._committer.identity, self._client.view, dict(attempt.offsets)
+        identity, view, sent = self._committer.identity, self._client.view, attempt.to_send()
         began = asyncio.get_running_loop().time()
         if identity is None:
             # If this member was the last one and has just left the group, the coordinator would accept a commit without
@@ -426,6 +445,7 @@ class Offsets:
             is_revoking=self._committer.is_revoking,
             by_name=attempt.by_name,
             has_epoch=offset.leader_epoch is not None and not without_epoch,
+            has_annotation=is_annotation(offset.metadata) and partition not in attempt.without_metadata,
         )
         if outcome is CommitOutcome.COMMITTED:
             del attempt.offsets[partition]
@@ -436,6 +456,15 @@ class Offsets:
             attempt.by_name = True
         elif outcome is CommitOutcome.REFUSED_EPOCH:
             attempt.without_epoch.add(partition)
+        elif outcome is CommitOutcome.REFUSED_ANNOTATION:
+            attempt.without_metadata.add(partition)
+            if self.annotates:
+                self.annotates = False
+                logger.warning(
+                    "group %s: the broker refuses %d characters of metadata; after a crash, records are processed "
+                    "again that were finished ahead of the committed offset; set its offset.metadata.max.bytes to 4096",
+                    *(self._config.group_id, len(offset.metadata)),
+                )
         elif outcome is CommitOutcome.OUTDATED_EPOCH:
             self._on_refused(identity, code)
         elif outcome is CommitOutcome.REFUSED:

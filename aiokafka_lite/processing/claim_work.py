@@ -32,6 +32,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ from ..arguments import plural
 from ..consumer import Claim, ConsumerGroupSession
 from ..consumer.group.callbacks import wait
 from ..errors import DeserializationError, IllegalStateError
+from ..group.finished_offsets import decode
 from ..serialization.deserializer import concerns_record
 from ..types import K, Record, V
 from .batch_failure import BatchFailure
@@ -83,6 +85,7 @@ class Shared:
     processed: int = 0
     retries: int = 0
     failed: int = 0
+    skipped: int = 0
 
 
 class ClaimWork(Generic[K, V]):
@@ -107,6 +110,8 @@ class ClaimWork(Generic[K, V]):
         self._starting = 0
         self._running: set[asyncio.Task[Any] | None] = set()
         self._has_room = LightEvent()
+        self._finished: deque[tuple[int, int]] | None = None
+        """The runs of offsets that were finished before this session; None before the first record."""
         self._is_stopping = False
         self._reading = anyio.CancelScope()
         self._failure: Exception | None = None
@@ -151,6 +156,18 @@ class ClaimWork(Generic[K, V]):
             await self._session.wait_cancelled()
             self.stop()
 
+    def annotate(self) -> None:
+        """Let the next commit tell which records are finished ahead of the first unfinished one."""
+        progress = self._progress
+        if not progress.has_changed or self._session.has_ended:
+            return
+        partition = self._claim.topic_partition
+        marked = self._session.offsets.last_marked(partition)
+        annotation = progress.annotation(None if marked is None else marked.offset)
+        # Without a mark, a commit of the beginning is needed only if there is something to tell.
+        if annotation is not None and (annotation[1] or marked is not None):
+            self._session.annotate(partition, *annotation)
+
     # Reading.
 
     async def _read(self) -> None:
@@ -159,6 +176,12 @@ class ClaimWork(Generic[K, V]):
         while True:
             try:
                 async for record in self._claim:
+                    if self._finished is None:
+                        self._finished = self._finished_before()
+                    if self._finished and self._was_finished(record.offset):
+                        self._finish([self._add_to_progress(record, NO_LANE, None)])
+                        self._shared.skipped += 1
+                        continue
                     if delay is not None:
                         await self._wait_until_due(record, delay)
                     self._add(record, self._lane_of(record), self._raw(record))
@@ -170,6 +193,22 @@ class ClaimWork(Generic[K, V]):
                 attempt = refused[1] + 1 if refused[0] == error.offset else 1
                 refused = (error.offset, attempt)
                 await self._skip_refused(error, attempt)
+
+    def _finished_before(self) -> deque[tuple[int, int]]:
+        """Return what the commit at which reading began tells about later offsets."""
+        committed = self._session.offsets.last_marked(self._claim.topic_partition)
+        if committed is None or committed.offset != self._claim.initial_offset:
+            return deque()
+        return deque(decode(committed.offset, committed.metadata))
+
+    def _was_finished(self, offset: int) -> bool:
+        runs = self._finished
+        assert runs is not None, "it is read with the first record"
+        if offset <= self._progress.last_offset:
+            runs.clear()  # the position has moved back: the log may be another one
+        while runs and runs[0][1] <= offset:
+            runs.popleft()
+        return bool(runs) and runs[0][0] <= offset
 
     def _raw(self, record: Record[K, V]) -> Record | None:
         sender = self._plan.failed_records

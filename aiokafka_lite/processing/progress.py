@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic
 
+from ..group.finished_offsets import encode, finished_runs
 from ..types import K, Record, V
 
 
@@ -30,6 +31,8 @@ class Progress(Generic[K, V]):
 
     def __init__(self, mark: Callable[[Record[K, V]], object]) -> None:
         self.last_offset = -1
+        self.has_changed = False
+        """Whether a record was finished since ``annotation`` was called."""
         self._mark = mark
         self._items: deque[Item[K, V]] = deque()
 
@@ -43,11 +46,24 @@ class Progress(Generic[K, V]):
     def finish(self, item: Item[K, V]) -> None:
         """Finish a processed record, and mark the partition up to the first unfinished record."""
         item.finished = True
+        self.has_changed = True
         last = None
         while self._items and self._items[0].finished:
             last = self._items.popleft()
         if last is not None:
             self._mark(last.record)
+
+    def annotation(self, marked: int | None) -> tuple[int, str] | None:
+        """Return an offset and the metadata for its commit: what is finished ahead of it. None for an empty claim.
+
+        ``marked`` is the last mark or commit; without one, the offset of the first unfinished record is returned.
+        """
+        self.has_changed = False
+        if not self._items:
+            return None
+        offset = self._items[0].record.offset if marked is None else marked
+        runs = finished_runs((item.record.offset, item.finished) for item in self._items)
+        return offset, encode(offset, runs)
 
     def mark_by(self, mark: Callable[[Record[K, V]], object]) -> None:
         self._mark = mark

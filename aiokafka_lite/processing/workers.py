@@ -43,6 +43,9 @@ class WorkersMetrics(Snapshot):
     processed: Annotated[int, Counter("records.processed", "Records whose function returned.")]
     retries: Annotated[int, Counter("retries", "Attempts after the first one of a record.")]
     failed: Annotated[int, Counter("records.failed", "Records whose last attempt failed.")]
+    finished_before: Annotated[
+        int, Counter("records.finished.before", "Records that were finished before this member read them.")
+    ]
 
 
 class Workers(ConsumerGroupHandler[K, V]):
@@ -191,8 +194,14 @@ class Workers(ConsumerGroupHandler[K, V]):
         try:
             await work.run()
         finally:
+            work.annotate()
             self._claims.discard(work)
             work.ended.set()
+
+    def before_commit(self, session: ConsumerGroupSession) -> None:
+        """Add the offsets that are finished ahead of the first unfinished one; ``ConsumerGroup`` calls it."""
+        for work in self._claims:
+            work.annotate()
 
     async def drain(self, *, timeout: float | None = None) -> bool:
         """Begin no further record, and wait until the records in progress are finished and marked.
@@ -227,7 +236,7 @@ class Workers(ConsumerGroupHandler[K, V]):
     def _metrics(self) -> WorkersMetrics:
         counts, claims = self._shared, self._claims
         pending = sum(work.unfinished for work in claims)
-        return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed)
+        return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed, counts.skipped)
 
     def _check_process(self) -> None:
         for work in self._claims:

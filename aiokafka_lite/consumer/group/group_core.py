@@ -32,6 +32,7 @@ from ...aio.light_event import LightEvent
 from ...aio.service import Service
 from ...cluster.standstill import Check
 from ...errors import KafkaError
+from ...group.finished_offsets import is_annotation
 from ...group.member_runner import MemberRunner
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
@@ -234,7 +235,14 @@ class GroupCore(ReadingCore):
             position = None if marked is None else reader.passed(marked.offset)
             if marked is not None and position is not None:
                 epoch = assigned.buffer.next_epoch
-                offsets.mark(assigned.partition, position, marked.metadata, leader_epoch=epoch)
+                # Finished offsets are counted from the mark, and there are none behind it.
+                metadata = "" if is_annotation(marked.metadata) else marked.metadata
+                offsets.mark(assigned.partition, position, metadata, leader_epoch=epoch)
+        if self._run is not None:
+            try:
+                self._handler.before_commit(self._run.session)
+            except Exception:  # a handler may raise anything, and its marks are committed nevertheless
+                logger.exception("%r: before_commit() failed", self._run.session)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.options.interceptors is not None:

@@ -37,6 +37,13 @@ class ConsumerGroupHandler(Generic[K, V]):
         """
         return None
 
+    def before_commit(self, session: ConsumerGroupSession) -> None:
+        """Add what is to be committed with the marks, such as ``session.annotate``.
+
+        Called in the session before each commit of marked offsets, also before an automatic one that may then have
+        nothing to do. It must not await, and its exceptions are logged.
+        """
+
     async def cleanup(self, session: ConsumerGroupSession) -> None:
         """Clean up when a session ends and all claims have returned.
 

@@ -127,6 +127,19 @@ class ConsumerGroupSession:
         partition = TopicPartition(record.topic, record.partition)
         return self.offsets.mark(partition, record.offset + 1, metadata, leader_epoch=record.leader_epoch)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the session is over, so that nothing can be marked any more."""
+        return not self._is_current(self)
+
+    def annotate(self, partition: TopicPartition, offset: int, metadata: str) -> bool:
+        """Set the metadata of the mark at ``offset``, or of a commit without a later mark, so that it is committed.
+
+        Without a mark and a commit, ``offset`` is marked. Returns False if the last mark is at another offset, and
+        after the end of the session.
+        """
+        return self._is_current(self) and self._runner.offsets.annotate(partition, offset, metadata)
+
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, *, timeout: float | None = None
     ) -> CommitResult:
