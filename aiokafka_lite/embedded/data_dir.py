@@ -373,6 +373,10 @@ class DataDir(NoDataDir):
             self._delete_topic(path, before)
             self._topics.pop(name, None)
             return
+        if before is None and path.exists():  # on a file system that ignores case, under the name of another topic
+            for other in self._topics:
+                if other.lower() == name.lower():
+                    raise OSError(errno.EEXIST, f"the file system takes {name!r} and the topic {other!r} for one name")
         # The directories come first. So a topic whose directory is missing has lost it.
         path.parent.mkdir(exist_ok=True)
         for replica, files in self._new_directories(content, before):
