@@ -198,6 +198,8 @@ class ClaimReader:
         self._fill(chunk.iterate_with(keys, values))
 
     def deliver(self, assigned: AssignedPartition, chunk: Chunk, start: int, count: int) -> bool:
+        # Another task may iterate over the records, and has moved the position then.
+        self.settle()
         # If the session has ended meanwhile, the next owner of the partition reads these records.
         if self.has_ended or assigned.buffer.chunk is not chunk or chunk.index != start:
             return False

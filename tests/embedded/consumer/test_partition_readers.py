@@ -58,6 +58,31 @@ async def test_tasks_read_partitions_at_the_same_time_and_each_record_comes_once
         assert readers[0].high_watermark == 100
 
 
+async def test_two_tasks_that_deserialize_share_the_records_of_a_reader(orders: EmbeddedCluster) -> None:
+    answered, waits = asyncio.Event(), asyncio.Event()
+    is_cached = False
+
+    async def ask(data: bytes) -> int:
+        waits.set()
+        await answered.wait()
+        return int(data)
+
+    def deserialize(data: bytes) -> Any:  # as for a schema that is in the cache later
+        return int(data) if is_cached else ask(data)
+
+    async with consumer_of(orders, value_deserializer=deserialize) as consumer:
+        consumer.assign([FIRST, SECOND])
+        reader, other = consumer.partition("orders", 0), consumer.partition("orders", 1)
+        late = asyncio.create_task(anext(reader))
+        await waits.wait()
+        is_cached = True
+        await anext(other)
+        values = await collect(reader, 3)
+        answered.set()
+        values.append((await late).value)
+        assert values + await collect(reader, 96) == list(range(100))
+
+
 async def test_a_reader_polls_lists(orders: EmbeddedCluster) -> None:
     async with consumer_of(orders) as consumer:
         consumer.assign([FIRST, SECOND])
