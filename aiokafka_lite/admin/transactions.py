@@ -442,7 +442,11 @@ class Transactions:
             for error in (await self._calls.brokers([broker], deadline)).errors.values():
                 raise error
         candidates = leaders if partitions is None else set(partitions)
-        return tuple(leader for leader in sorted(leaders) if leader in candidates and broker in (None, leaders[leader]))
+        return tuple(
+            partition
+            for partition in sorted(leaders)
+            if partition in candidates and broker in (None, leaders[partition])
+        )
 
 
 def _milliseconds(name: str, seconds: object) -> int:

@@ -273,7 +273,7 @@ class MemberRunner:
                 protocol.follow()
             if member.state is MemberState.UNJOINED:
                 self._client.outages.forget(self._requests.place)  # it sends no more requests that could end the outage
-            if member.state in (MemberState.UNJOINED, MemberState.FATAL) and member.is_gone:
+            if member.is_gone:
                 break
         self._gone.set()
 

@@ -365,7 +365,9 @@ class Offsets:
         """Send one request for the remaining offsets. True if some are to be retried."""
         assert self._one_at_a_time.locked(), "commits of one member are sent one at a time (rule 4)"
         for partition in [
-            offset for offset in attempt.offsets if offset not in self._committed or offset in attempt.dropped
+            partition
+            for partition in attempt.offsets
+            if partition not in self._committed or partition in attempt.dropped
         ]:
             late = _too_late(partition, attempt.offsets.pop(partition).offset)  # rule 3
             attempt.refused[partition] = late

@@ -10,7 +10,7 @@ Rule 3: Every failure closes the connection. After a response out of order, a ba
 in time, later responses cannot be assigned to requests.
 
 Rule 4: A connection can be used from the end of the handshake until it is closed (``_is_open``), also while it logs in
-again. The state is in the table of ``protocol.state``. The flag ``_is_open`` exists because each request reads it, and
+again. The state is in a table of ``state_machine``. The flag ``_is_open`` exists because each request reads it, and
 because AUTHENTICATING is a state of the handshake and of the later login. ``_retiring`` refuses new callers and lets
 the present requests finish.
 """

@@ -12,7 +12,6 @@ early, only its own claim ends.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -239,7 +238,7 @@ class ErrorQueue:
     def __init__(self) -> None:
         self.is_closed: bool = False
         self._errors: deque[KafkaError] = deque(maxlen=ERRORS_KEPT)
-        self._changed = asyncio.Event()
+        self._changed = LightEvent()
 
     def add(self, error: KafkaError) -> None:
         self._errors.append(error)

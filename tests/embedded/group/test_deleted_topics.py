@@ -44,7 +44,7 @@ async def test_a_group_reads_on_without_a_deleted_topic(
         members = (first, second)
 
         async def read() -> list[TopicPartition]:
-            """Return both members read for a minute; nothing is raised."""
+            """Read with both members for a minute. Return the partitions of the records."""
             partitions = []
             for _ in range(60):
                 for member in members:
