@@ -26,7 +26,6 @@ from ..method_names import CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
-from ..settings.keywords import ConsumerSettings
 from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, TopicPartition, V
 from .consumer_core import ConsumerCore, MemberOptions
 from .deserializing import Deserializing, OnDeserializationError
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from ..group.states import MemberState
     from ..group.strategies import AssignmentStrategy
     from ..net.metrics import BrokerTraffic
+    from ..settings.keywords import ConsumerSettings
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics
 

@@ -408,7 +408,6 @@ class ExactlyOnce(Generic[K, V]):
             # again may get its former epoch and read the records again. The coordinator cannot notice this.
             if transaction.failure is not None and not transaction.is_committing:
                 return False
-            assert transaction.failure is None or transaction.is_committing, "a failed transaction is not committed"
             transaction.is_committing = True
             while True:
                 try:

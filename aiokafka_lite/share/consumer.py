@@ -15,7 +15,6 @@ from ..errors import IllegalStateError
 from ..method_names import SHARE_CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..serialization.deserializer import Deserializer
-from ..settings.keywords import ShareConsumerSettings
 from ..types import K, Names, ShareRecord, TopicPartition, V
 from .acknowledgements import AcknowledgeType
 from .core import ShareCore
@@ -26,6 +25,7 @@ from .settings import share_options
 if TYPE_CHECKING:
     from ..cluster.health import Health
     from ..net.metrics import BrokerTraffic
+    from ..settings.keywords import ShareConsumerSettings
     from .diagnosis import ShareConsumerDiagnosis
     from .metrics import ShareConsumerMetrics
 

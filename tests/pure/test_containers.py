@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-containers = pytest.importorskip("aiokafka_lite.testing.containers", exc_type=ImportError)
+pytest.importorskip("testcontainers.core.container")
+
+from aiokafka_lite.testing import containers
 
 ADVERTISED = "KAFKA_ADVERTISED_LISTENERS"
 

@@ -188,10 +188,7 @@ def test_no_error_of_properties_quotes_what_may_be_a_secret(
 ) -> None:
     value = SHAPES[shape]
     names = [name for name in properties.MEANINGS if name.startswith(("ssl.", "sasl.", "security."))]
-    names += [
-        "sasl.jaas.config",
-        *(name for name in property_logins.LOGIN_PROPERTIES if name.startswith(("ssl.", "sasl."))),
-    ]
+    names += property_logins.LOGIN_PROPERTIES
     leaks = []
     for name in {*names, "bootstrap.servers"} - {"sasl.username"}:
         settings = {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", name: value}

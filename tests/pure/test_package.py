@@ -46,6 +46,7 @@ def test_a_consumer_imports_no_producer_admin_or_embedded_cluster() -> None:
     assert loaded.isdisjoint(UNWANTED | ADMINISTRATION)
     assert loaded.isdisjoint({"aiokafka_lite.producer", "aiokafka_lite.admin", "aiokafka_lite.embedded"})
     assert loaded.isdisjoint(MEMBERSHIP), "a reader without a group has no use for them"
+    assert loaded.isdisjoint({"aiokafka_lite.settings.share", "aiokafka_lite.settings.keywords"})
 
 
 def test_a_producer_imports_no_consumer_admin_or_embedded_cluster() -> None:

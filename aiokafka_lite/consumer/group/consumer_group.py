@@ -30,7 +30,6 @@ from ...group.strategies import AssignmentStrategy, checked_strategies
 from ...method_names import CONSUMER_GROUP, named_elsewhere
 from ...net.connector import Connector
 from ...serialization.deserializer import Deserializer
-from ...settings.keywords import ConsumerSettings
 from ...types import K, Names, V
 from ..deserializing import Deserializing, OnDeserializationError
 from ..interceptor import ConsumerInterceptor
@@ -42,6 +41,7 @@ from .handler import ConsumerGroupHandler
 if TYPE_CHECKING:
     from ...cluster.health import Health
     from ...net.metrics import BrokerTraffic
+    from ...settings.keywords import ConsumerSettings
     from ..diagnosis import ConsumerDiagnosis
     from ..metrics import ConsumerMetrics
 

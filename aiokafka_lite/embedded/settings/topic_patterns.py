@@ -18,7 +18,7 @@ REPETITION = 5
 CHOICE = 1
 """The cost of an optional part or of a group with alternatives, which may double the time."""
 MAX_COST = 17
-"""A pattern with this cost takes a tenth of a second for the worst name, and microseconds for names as they are."""
+"""A pattern with this cost takes some tenths of a second for the worst name, and microseconds for names as they are."""
 
 _TOKEN = re.compile(
     r"""

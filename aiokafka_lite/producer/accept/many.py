@@ -50,7 +50,7 @@ SINGLE_RECORDS = 500
 
 
 # Python can iterate over these too, but no caller means a record for each byte, letter or key.
-_SINGLE = (str, bytes, bytearray, memoryview, Mapping)
+_SINGLE_VALUES = (str, bytes, bytearray, memoryview, Mapping)
 
 
 class ValuesAndKeys:
@@ -63,7 +63,7 @@ class ValuesAndKeys:
 
     def __init__(self, topic: str, values: Iterable[object], keys: Iterable[object] | None) -> None:
         for name, items in (("values", values), ("keys", keys if keys is not None else ())):
-            if isinstance(items, _SINGLE) or not isinstance(items, Iterable):
+            if isinstance(items, _SINGLE_VALUES) or not isinstance(items, Iterable):
                 raise SerializationError(
                     f"{name} for topic {topic!r} must be an iterable with one item per record, got {shown(items)}"
                 )

@@ -22,7 +22,7 @@ HIDDEN = "***"
 SHORTEST_RUN = 8
 """A run of this number of characters of a longer secret is hidden."""
 
-_SEARCHED = 1024
+_SEARCHED_LENGTH = 1024
 """The number of characters of a text that are searched. The rest is dropped. An error shows fewer characters."""
 
 MOST_TEXTS = 50
@@ -52,7 +52,7 @@ class Redactor:
 
     def hide(self, text: str) -> str:
         """Return the beginning of the text, with ``***`` in place of secrets."""
-        text = text[:_SEARCHED]
+        text = text[:_SEARCHED_LENGTH]
         hidden = bytearray(len(text))
         for form in self._forms:
             length = min(len(form), SHORTEST_RUN)

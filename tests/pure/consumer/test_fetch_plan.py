@@ -255,6 +255,7 @@ STEPS = st.tuples(
 @given(st.lists(STEPS, max_size=40), st.data())
 def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str, int]], data: st.DataObject) -> None:
     fetched, now = Fetched(4), 0.0
+    other = FetchSource(2, lambda: None)
     for step, number in steps:
         now += 1.0
         state = fetched.states[number]
@@ -281,14 +282,14 @@ def test_a_kept_plan_is_the_plan_that_would_be_made_again(steps: list[tuple[str,
             case "reset":
                 state.reset_by(ResetStrategy.LATEST)
             case "leave":
-                state.fetch_from(None)
+                state.fetch_from(other)
             case "come":
-                if state.source is None:
+                if state.source is not fetched.planner.source:
                     state.fetch_from(fetched.planner.source)
         if not data.draw(st.booleans()):
             continue
         kept, again = fetched.plan(now), FetchPlanner(1, FETCH_MAX)
-        states = [state for state in fetched.states if state.source is not None]
+        states = [state for state in fetched.states if state.source is fetched.planner.source]
         for state in states:
             state.source = again.source
             again.source.changed[state] = None
