@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help setup build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-bounds test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make test-python  the pure tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13, or VERSION=3.15 in a container"
+	@echo "make test-bounds  the pure tests and those of the hot paths with the lowest versions that pyproject.toml allows, and the newest"
 	@echo "make setup        the environment for test-fast and for running single test files, in .venv"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
@@ -178,6 +179,24 @@ test-python:
 	else \
 		tests/real/pythons/build && tests/real/pythons/run $(VERSION) python $(PYTHON_PYTEST); \
 	fi
+
+# The lowest version of each dependency and extra that pyproject.toml allows, and the newest, in environments of their
+# own: make test-bounds PYTHON=/path/to/python3.11
+BOUNDS_TESTS ?= $(PYTHON_TESTS) tests/embedded/consumer tests/embedded/producer
+
+.venv/bounds-%/.installed: pyproject.toml | .venv/bin/python
+	@$(PIP) install uv
+	@.venv/bin/uv venv --quiet --clear --python $(PYTHON) .venv/bounds-$*
+	@.venv/bin/uv pip install --quiet --python .venv/bounds-$* --resolution $* -e '.[all,aws,test-fast]'
+	@touch $@
+
+test-bounds: .venv/bounds-lowest-direct/.installed .venv/bounds-highest/.installed
+	@.venv/bounds-lowest-direct/bin/python -m tests.real.bounds
+	@for resolution in lowest-direct highest; do \
+		echo "$$resolution versions"; \
+		.venv/bounds-$$resolution/bin/python -m pytest -q --dist loadgroup --numprocesses 2 \
+			-m "not long and not real and not thorough" $(BOUNDS_TESTS) $(PYTEST_ARGS) || exit 1; \
+	done
 
 fuzz: MINUTES = 5
 fuzz: .venv/.fast
