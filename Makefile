@@ -191,7 +191,7 @@ BOUNDS_TESTS ?= $(PYTHON_TESTS) tests/embedded/consumer tests/embedded/producer
 	@touch $@
 
 test-bounds: .venv/bounds-lowest-direct/.installed .venv/bounds-highest/.installed
-	@.venv/bounds-lowest-direct/bin/python -m tests.real.bounds
+	@.venv/bounds-lowest-direct/bin/python tests/real/bounds.py
 	@for resolution in lowest-direct highest; do \
 		echo "$$resolution versions"; \
 		.venv/bounds-$$resolution/bin/python -m pytest -q --dist loadgroup --numprocesses 2 \

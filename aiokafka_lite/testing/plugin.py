@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aiokafka_lite.compiled import COMPILED
+
 if TYPE_CHECKING:
     from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
     from aiokafka_lite.testing.containers import KafkaContainer
@@ -59,12 +61,25 @@ def _without_container(config: pytest.Config, reason: str) -> None:
     pytest.skip(reason)
 
 
+_WARNINGS_OF_MYPYC = (
+    r"ignore:the \(type, exc, tb\) signature of throw:DeprecationWarning",  # an `await` is cancelled, since Python 3.12
+    r"ignore:Module globals; __loader__ != __spec__.loader:DeprecationWarning",  # a traceback, since Python 3.15
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker. Raises UsageError for a wrong ``kafka_deadline``, before any test runs."""
+    """Declare the marker. Raises UsageError for a wrong ``kafka_deadline``, before any test runs.
+
+    The compiled build causes two warnings of Python. They are ignored also where warnings are errors: raised in an
+    ``await``, the error would take the place of a cancellation.
+    """
     config.addinivalue_line(
         "markers", "kafka_simulation(seeds=200): run the seeds of the fixture kafka_simulation, in several tests"
     )
     _deadline(config)
+    if COMPILED:
+        for line in _WARNINGS_OF_MYPYC:
+            config.addinivalue_line("filterwarnings", line)
 
 
 SEEDS_PER_TEST = 25

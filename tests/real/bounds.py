@@ -1,4 +1,4 @@
-"""Compare the installed versions with the bounds of pyproject.toml: ``python -m tests.real.bounds``.
+"""Compare the installed versions with the bounds of pyproject.toml: ``python tests/real/bounds.py``.
 
 In an environment of the lowest versions, each installed version must be the bound. A bound that another requirement
 raises was never tested: it is printed, and the exit status is 1.
