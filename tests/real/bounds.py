@@ -41,6 +41,6 @@ def untested(requirements: Iterator[Requirement]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = sorted(set(untested(declared())))
-    sys.stdout.writelines(f"{line}\n" for line in found)
-    sys.exit(1 if found else 0)
+    bounds = sorted(set(untested(declared())))
+    sys.stdout.writelines(f"{line}\n" for line in bounds)
+    sys.exit(1 if bounds else 0)
