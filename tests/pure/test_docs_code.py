@@ -62,7 +62,7 @@ def test_the_names_in_every_block_exist(page: Path) -> None:
 def test_names_in_the_text_are_names_in_the_package() -> None:
     """Words of code that look like Python's names: with an underscore, or a capital in the middle."""
     files = [path for place in ("aiokafka_lite", "examples") for path in (ROOT / place).rglob("*.py")]
-    files += (ROOT / "docs").glob("*.py")
+    files += [*(ROOT / "docs").glob("*.py"), ROOT / "mkdocs.yml"]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
     tests = {path.stem for place in ("tests", "benchmarks") for path in (ROOT / place).rglob("*.py")}
     exported = {instrument.prometheus_name for instrument in INSTRUMENTS}
