@@ -53,9 +53,13 @@ HARMLESS = {
     "client_settings",
     "client",
     "topic_partition",
+    "retry_topics",
 }
 # Functions that a group or a producer calls, not a program.
-NO_CALLS = {"setup", "consume_claim", "cleanup", "revoked", "lost", "create_batch", "add", "end", "batch_result"}
+NO_CALLS = {
+    *("setup", "consume_claim", "before_commit", "cleanup"),
+    *("revoked", "lost", "create_batch", "add", "end", "batch_result"),
+}
 OFFSETS = {"commit", "commit_marked", "fetch", "mark", "reset"}  # the documented calls of ``Offsets``
 FOR_ALL = {
     "partitions": [FIRST],
