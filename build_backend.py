@@ -96,7 +96,7 @@ def get_requires_for_build_wheel(config_settings: Mapping[str, object] | None = 
     requires: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
     if _is_compiled():
         with (ROOT / "pyproject.toml").open("rb") as file:
-            requires += tomllib.load(file)["project"]["optional-dependencies"]["compile"]
+            requires += tomllib.load(file)["dependency-groups"]["compile"]
     return requires
 
 

@@ -20,7 +20,7 @@ SCRIPT = "assets/mermaid.js"
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add Mermaid to the files of the site."""
     package = find_spec("mermaidx")
-    assert package is not None, "mermaidx is not installed; run: pip install 'aiokafka_lite[docs]'"
+    assert package is not None, "mermaidx is not installed; run: make docs"
     assert package.origin is not None
     script = Path(package.origin).with_name("assets") / "mermaid.js"
     files.append(File.generated(config, SCRIPT, content=script.read_bytes()))

@@ -87,10 +87,15 @@ def test_the_site_cuts_no_line_of_code_off(page: Path) -> None:
 
 def test_every_extra_for_users_is_on_the_page_about_installation() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for_developers = {"bench", "compile", "docs", "test", "test-fast"}
     page = ROOT / "docs" / "installation.md"
     named = {span for row in rows(page) for span in code_spans(row.cells.get("extra", ""))}
-    assert named == set(project["optional-dependencies"]) - for_developers
+    assert named == set(project["optional-dependencies"])
+
+
+def test_the_extra_all_has_every_extra_but_those_that_need_more_than_a_wheel() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    names = re.findall(r"[\w-]+", re.sub(r"^\w+\[", "", extras["all"][0]))
+    assert {*names, "schema-registry"} == extras.keys() - {"all", "gssapi", "spark-jre"}, "avro has schema-registry"
 
 
 def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:
