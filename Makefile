@@ -10,7 +10,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build unbuild wheels test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-bounds test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help setup build unbuild wheels release-rehearsal test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-bounds test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -27,6 +27,7 @@ help:
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
 	@echo "make wheels       a wheel for this interpreter, in dist/"
+	@echo "make release-rehearsal  sdist and wheels, a package index on loopback, and installations from it by name"
 	@echo "make fuzz         damaged input for every parser and for the embedded broker; MINUTES=5"
 	@echo "make test-matrix  the end-to-end suite on eight releases of Kafka, 1.1.1 to 4.3.1; writes docs/compatibility.md"
 	@echo "make soak         the simulation: random faults in virtual time, SEEDS=1000 fresh seeds on all cores"
@@ -94,6 +95,10 @@ wheels: .venv/bin/python
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
 	@.venv/bin/twine check --strict dist/*.whl
 	@.venv/bin/auditwheel show dist/*-$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])')-*.whl
+
+# Builds, serves, installs by name and tries the package, in environments of their own: REHEARSAL='--versions 3.13'
+release-rehearsal: .venv/bin/python
+	@nice .venv/bin/python .ci/rehearse_release.py $(REHEARSAL)
 
 demo: .venv/.demo
 	@.venv/bin/python examples/demo.py --spark $(if $(BOOTSTRAP),--bootstrap-server $(BOOTSTRAP))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import sysconfig
 import tempfile
@@ -117,6 +118,39 @@ def extensions() -> list[Extension]:
     modules += [Extension(path.removesuffix(".c").replace("/", "."), [path]) for path in C_MODULES]
     print(f"aiokafka_lite is compiled: {len(COMPILED_MODULES)} modules")
     return modules
+
+
+def repository() -> str:
+    """Return the public address of the source, or nothing while there is none."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        address: str = tomllib.load(file)["tool"]["aiokafka_lite"]["repository"]
+    return address.rstrip("/")
+
+
+def project_urls(address: str) -> dict[str, str]:
+    """Return the links that a package index shows beside the description."""
+    if not address:
+        return {}
+    paths = {
+        "Changelog": "/blob/main/CHANGELOG.md",
+        "Documentation": "/tree/main/docs",
+        "Issues": "/issues",
+        "Source": "",
+    }
+    return {name: address + path for name, path in paths.items()}
+
+
+def description(readme: str, address: str) -> str:
+    """Return README for a package index, where relative links lead nowhere.
+
+    With an address they are links to the files there. Without one, a link is its text, and a picture is left out.
+    """
+    if address:
+        readme = re.sub(r"!\[([^]]*)\]\((?!https?:)([^)\s]+)\)", rf"![\1]({address}/raw/main/\2)", readme)
+        return re.sub(r"\]\((?!https?:|#)([^)\s]+)\)", rf"]({address}/blob/main/\1)", readme)
+    readme = re.sub(r"!\[[^]]*\]\((?!https?:)[^)\s]+\)", "", readme)
+    readme = re.sub(r"\[\]\((?!https?:|#)[^)\s]+\)\n?", "", readme)  # badges: links whose picture was left out
+    return re.sub(r"\[([^]]+)\]\((?!https?:|#)[^)\s]+\)", r"\1", readme)
 
 
 def outdated() -> list[str]:
