@@ -73,10 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
     The compiled build causes two warnings of Python. They are ignored also where warnings are errors: raised in an
     ``await``, the error would take the place of a cancellation.
     """
+    _deadline(config)
     config.addinivalue_line(
         "markers", "kafka_simulation(seeds=200): run the seeds of the fixture kafka_simulation, in several tests"
     )
-    _deadline(config)
     if COMPILED:
         for line in _WARNINGS_OF_MYPYC:
             config.addinivalue_line("filterwarnings", line)
