@@ -198,14 +198,15 @@ test-python:
 	fi
 
 # The lowest version of each dependency and extra that pyproject.toml allows, and the newest, in environments of their
-# own: make test-bounds PYTHON=/path/to/python3.11
+# own: make test-bounds PYTHON=/path/to/python3.11. confluent-kafka needs googleapis-common-protos, whose releases after
+# 1.75 need protobuf 6.
 BOUNDS_TESTS ?= $(PYTHON_TESTS) tests/embedded/consumer tests/embedded/producer
 
 .venv/bounds-%/.installed: pyproject.toml | .venv/bin/python
 	@$(PIP) install uv
 	@.venv/bin/uv venv --quiet --clear --python $(PYTHON) .venv/bounds-$*
 	@.venv/bin/uv pip install --quiet --python .venv/bounds-$* --resolution $* -e '.[all]' --group test-fast \
-		$(if $(filter lowest%,$*),'googleapis-common-protos<1.76') # confluent-kafka's; a newer one needs protobuf 6
+		$(if $(filter lowest%,$*),'googleapis-common-protos~=1.75.0')
 	@touch $@
 
 test-bounds: .venv/bounds-lowest-direct/.installed .venv/bounds-highest/.installed
