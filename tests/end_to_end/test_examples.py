@@ -153,7 +153,10 @@ async def test_purchases_are_acknowledged_billed_archived_and_prepared(newest: K
     async with running("worker.py", newest) as works:
         await works.until("prepared", 102)
         assert await works.end(signal.SIGTERM) == 0, works.printed
-    assert "stopped: {'pending': 0, 'active': 0, 'processed': 102, 'retries': 0, 'failed': 0}" in works.printed
+    assert (
+        "stopped: {'pending': 0, 'active': 0, 'processed': 102, 'retries': 0, 'failed': 0, 'finished_before': 0}"
+        in works.printed
+    )
     assert await committed(newest, "workers") == 102
 
     await purchases_have_one_bill_each(newest)

@@ -117,9 +117,18 @@ def stop_signal(handlers: dict[int, Callable[[], object]]) -> Callable[[], objec
 def virtual_machine(loop: SimulationLoop, wall_clock: Callable[[], float]) -> Iterator[None]:
     """Replace the clocks of ``time`` and ``os.urandom``, and refuse blocking calls, until the end of the block.
 
-    Code that has imported such a function by name keeps the real one, and so does ``datetime``.
+    Code that has imported such a function by name keeps the real one, and so does ``datetime``. So do the other threads
+    of the process: they are not part of the simulation (a library's thread once ended because its sleep was refused).
     """
     import random
+
+    own_thread = threading.get_ident()
+
+    def in_simulation(replacement: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        def choose(*args: Any, **settings: Any) -> Any:
+            return (replacement if threading.get_ident() == own_thread else real)(*args, **settings)
+
+        return choose
 
     def refusing(call: str, instead: str) -> Callable[..., NoReturn]:
         def refuse(*_: object, **__: object) -> NoReturn:
@@ -141,5 +150,6 @@ def virtual_machine(loop: SimulationLoop, wall_clock: Callable[[], float]) -> It
             (socket.socket, "bind", refusing("socket.bind()", _NETWORK)),
             (socket, "getaddrinfo", refusing("socket.getaddrinfo()", _NETWORK)),
         ):
-            stack.enter_context(mock.patch.object(owner, name, replacement))
+            dispatching = in_simulation(replacement, getattr(owner, name))
+            stack.enter_context(mock.patch.object(owner, name, dispatching))
         yield

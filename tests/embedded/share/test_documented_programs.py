@@ -1,7 +1,7 @@
 """The programs of the documentation that process records, with slow functions in virtual time.
 
 Each record reaches the program exactly once, although a function takes a second, or longer than the lock of a share
-group and the heartbeats of a member. A limit that the program itself sets ends it with a clear error.
+group and the heartbeats of a member. A limit that the program itself sets cancels the function.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ async def test_a_slow_documented_program_gets_each_record_once(block: Block, sec
             error = task.exception() if task.done() else None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-    if "timeout=30.0" in text and seconds > 30.0:
-        assert "took longer than 30 s and was cancelled" in str(error)
-        return
     assert error is None
+    if "timeout=30.0" in text and seconds > 30.0:
+        assert not seen, "each attempt is cancelled after 30 s, and the rules of the program decide what comes then"
+        return
     assert seen == dict.fromkeys(values, 1)

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -27,6 +28,7 @@ from aiokafka_lite.testing.simulation import (
     simulate,
     stops_within,
 )
+from aiokafka_lite.testing.simulation.real_io import RealIOError
 from tests.embedded.simulated.classic_mistakes import (
     MISTAKES,
     Mistake,
@@ -226,3 +228,25 @@ def test_an_exception_of_the_service_is_reported_with_its_place() -> None:
 
     with pytest.raises(SimulationFailure, match=r"ended with LookupError: no price at .*test_service_simulation\.py"):
         simulate(fails, orders(5), seeds=1, faults=(), checks=at_least_once(), seconds=2.0)
+
+
+def test_other_threads_of_the_process_keep_their_clock_and_sleep() -> None:
+    """py4j's thread once ended, because its sleep was refused."""
+    failures: list[RealIOError] = []
+    is_over = threading.Event()
+
+    def poll() -> None:
+        try:
+            while not is_over.is_set():
+                time.sleep(0.001)
+        except RealIOError as error:
+            failures.append(error)
+
+    other = threading.Thread(target=poll)
+    other.start()
+    try:
+        simulate(billing, orders(5), seeds=1, faults=(), seconds=2.0)
+    finally:
+        is_over.set()
+        other.join()
+    assert failures == []

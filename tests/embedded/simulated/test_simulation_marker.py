@@ -23,7 +23,7 @@ def test_billing(kafka_simulation):
 def run(folder: Path, marker: str, seeds: int, *options: str, **variables: str) -> str:
     (folder / "test_billing.py").write_text(TEST.format(marker=marker, seeds=seeds))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), *options]
-    environment = {**os.environ, **variables}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment).stdout
 
 
