@@ -71,7 +71,13 @@ def check_wait(timeout: float | None, name: str = "timeout") -> None:
         raise ConfigurationError(must_be(name, "a number of seconds", timeout))
 
 
-def _is_seconds(value: object) -> bool:
+def check_seconds(name: str, value: object) -> None:
+    """Raise ConfigurationError unless the value is a finite number of seconds, 0 or more."""
+    if not _is_seconds(value) or not 0 <= value < math.inf:
+        raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
+
+
+def _is_seconds(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 

@@ -16,6 +16,8 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 
+from ..protocol.wire import put_uvarint
+
 PREFIX = "finished:1:"
 MAX_LENGTH = 4096
 _MAX_BYTES = (MAX_LENGTH - len(PREFIX)) * 3 // 4
@@ -49,10 +51,12 @@ def encode(committed: int, runs: Runs) -> str:
     for start, end in runs:
         if start <= position:
             continue  # the committed offset is unfinished, or there would be a later commit
-        run = _varint(start - position) + _varint(end - start)
-        if len(data) + len(run) > _MAX_BYTES:
+        before = len(data)
+        put_uvarint(data, start - position)
+        put_uvarint(data, end - start)
+        if len(data) > _MAX_BYTES:
+            del data[before:]
             break
-        data += run
         position = end
     return PREFIX + urlsafe_b64encode(data).decode().rstrip("=") if data else ""
 
@@ -82,16 +86,8 @@ def is_annotation(metadata: str) -> bool:
     return metadata.startswith(PREFIX)
 
 
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
 def _varints(data: bytes) -> list[int]:
+    """Return the unsigned varints. Lengths of runs may be longer than the 32 bits of ``wire.get_uvarint``."""
     values, value, shift = [], 0, 0
     for byte in data:
         value |= (byte & 0x7F) << shift

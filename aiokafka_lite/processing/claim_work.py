@@ -184,7 +184,7 @@ class ClaimWork(Generic[K, V]):
                         continue
                     if delay is not None:
                         await self._wait_until_due(record, delay)
-                    self._add(record, self._lane_of(record), self._raw(record))
+                    self._batches.add(self._add_to_progress(record, self._lane_of(record), self._raw(record)))
                     while len(self._progress) >= max_pending:
                         self._has_room.clear()
                         await self._has_room.wait()
@@ -237,9 +237,6 @@ class ClaimWork(Generic[K, V]):
         self.unfinished -= 1
         item.progress.finish(item)
         self._claim.seek(error.offset + 1)
-
-    def _add(self, record: Record[K, V], lane: Hashable, raw: Record | None) -> None:
-        self._batches.add(self._add_to_progress(record, lane, raw))
 
     def _add_to_progress(self, record: Record[K, V], lane: Hashable, raw: Record | None) -> Item[K, V]:
         if record.offset <= self._progress.last_offset:

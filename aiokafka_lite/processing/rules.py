@@ -8,13 +8,12 @@ topic. ``dead_letter``, ``skip`` and ``stop`` are final. Without a matching rule
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..aio.retry import Backoff
-from ..arguments import must_be, shown, whole
+from ..arguments import check_seconds, must_be, shown, whole
 from ..cluster.topics import problem_of_topic_name
 from ..consumer.group.callbacks import wait
 from ..errors import ConfigurationError, SerializationError
@@ -141,7 +140,7 @@ def retry(*errors: type[Exception], attempts: int = 3, backoff: float = 0.1, max
     ``ValidationError``. Raises ConfigurationError, TypeError or ValueError for a wrong argument.
     """
     for name, value in (("backoff", backoff), ("max_backoff", max_backoff)):
-        _check_seconds(name, value)
+        check_seconds(name, value)
     return _Retry(_checked("retry", errors), whole("attempts", attempts, 1), Backoff(backoff, max_backoff))
 
 
@@ -157,7 +156,7 @@ def retry_topic(*errors: type[Exception], topics: Mapping[str, float]) -> Rule:
         raise ConfigurationError(must_be("topics", "a mapping of topics to seconds", topics))
     for topic, delay in topics.items():
         _check_topic("topics", topic)
-        _check_seconds(f"topics[{topic!r}]", delay)
+        check_seconds(f"topics[{topic!r}]", delay)
     return _RetryTopic(checked, dict(topics))
 
 
@@ -217,7 +216,7 @@ class Rules:
             raise ConfigurationError(f"{both[0]!r} cannot be both a retry topic and a dead-letter topic")
 
     @property
-    def send(self) -> bool:
+    def needs_producer(self) -> bool:
         """Whether any rule sends records to other topics, as far as is known before a function decides."""
         return bool(self.delays or self._dead_letter_topics)
 
@@ -283,11 +282,6 @@ def _checked(name: str, errors: tuple[object, ...]) -> tuple[type[Exception], ..
             raise ConfigurationError(must_be(f"the errors of {name}()", "subclasses of Exception", error))
         checked.append(error)
     return tuple(checked)
-
-
-def _check_seconds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
 
 
 def _check_topic(name: str, topic: str) -> None:

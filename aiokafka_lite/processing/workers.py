@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -18,7 +17,7 @@ import anyio
 
 from ..aio import forks
 from ..aio.runtime import wall_clock
-from ..arguments import check_function, check_timeout, must_be, whole
+from ..arguments import check_function, check_seconds, check_timeout, must_be, whole
 from ..consumer import Claim, ConsumerGroupHandler, ConsumerGroupSession
 from ..errors import ConfigurationError, IllegalStateError
 from ..producer import Producer
@@ -143,7 +142,7 @@ class Workers(ConsumerGroupHandler[K, V]):
         if timeout is not None and timeout <= 0:
             raise ConfigurationError(must_be("timeout", "a number of seconds > 0, or None", timeout))
         checked = Rules(rules)
-        if producer is None and checked.send:
+        if producer is None and checked.needs_producer:
             raise ConfigurationError("retry_topic() and dead_letter() need a producer: Workers(..., producer=...)")
         if producer is not None and not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
@@ -267,9 +266,8 @@ def _check_handle(handle: Any, what: str) -> None:
         pass  # it has no signature that Python knows
 
 
-def _checked_batch_timeout(timeout: object, batch_size: int | None) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
-        raise ConfigurationError(must_be("batch_timeout", "a number of seconds >= 0", timeout))
+def _checked_batch_timeout(timeout: float, batch_size: int | None) -> float:
+    check_seconds("batch_timeout", timeout)
     if timeout and batch_size is None:
         raise ConfigurationError("batch_timeout needs batch_size: without it, handle gets single records at once")
     return timeout

@@ -149,7 +149,7 @@ def test_wrong_and_conflicting_rules_are_refused(rules: Any, text: str) -> None:
     ],
 )
 def test_rules_that_complete_one_another_are_accepted(rules: list[Rule]) -> None:
-    assert Rules(rules).send is any("dead_letter" in str(rule) for rule in rules)
+    assert Rules(rules).needs_producer is any("dead_letter" in str(rule) for rule in rules)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class Reader:
             return os.read(self._descriptor, READ_SIZE)
         if self._pending is None:
             self._pending = _read_in_thread(self._descriptor)
-        data = await asyncio.shield(self._pending)
+        data = await result_of(self._pending)
         self._pending = None
         return data
 

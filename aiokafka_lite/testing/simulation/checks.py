@@ -21,6 +21,11 @@ class Broken:
     text: str
     id: str = ""
 
+    @property
+    def symptom(self) -> str:
+        """The beginning of the sentence, which is the same for other records."""
+        return self.text.partition("'")[0]
+
 
 Check: TypeAlias = Callable[[History], str | Broken | None]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ...embedded.faults import Exchange
 from ...errors import ErrorCode
 from ...protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest
 from ...types import Record
@@ -110,13 +111,12 @@ class History:
         return [word for word in words if word in self.written]
 
 
-def commits_of(exchanges: Sequence[object], topics: dict[bytes, str]) -> Iterator[Commit]:
+def commits_of(exchanges: Sequence[Exchange], topics: dict[bytes, str]) -> Iterator[Commit]:
     """Yield the commits of consumers and transactions, in the order in which they came."""
     for exchange in exchanges:
-        request = getattr(exchange, "request", None)
+        request, answer = exchange.request, exchange.response
         if not isinstance(request, OffsetCommitRequest | TxnOffsetCommitRequest):
             continue
-        answer = getattr(exchange, "response", None)
         refusals = _refusals(answer, topics) if isinstance(answer, OffsetCommitResponse) else {}
         for topic in request.topics:
             name = topic.name or topics.get(bytes(getattr(topic, "topic_id", b"")), "")
@@ -124,7 +124,7 @@ def commits_of(exchanges: Sequence[object], topics: dict[bytes, str]) -> Iterato
                 number = partition.partition_index
                 refusal = refusals.get((name, number), "")
                 place = (name, number, partition.committed_offset)
-                yield Commit(exchange.at, exchange.client_id or "", *place, refusal)  # type: ignore[attr-defined]
+                yield Commit(exchange.at, exchange.client_id or "", *place, refusal)
 
 
 def _refusals(answer: OffsetCommitResponse, topics: dict[bytes, str]) -> dict[tuple[str, int], str]:

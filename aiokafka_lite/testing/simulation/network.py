@@ -53,8 +53,14 @@ class Network:
             await self._isolated[client].wait()
         if client in self._killed:
             raise ConnectionRefusedError(f"the process of {client} has ended")
-        link = _Link(client, port, self._links, lambda: self._latency.get(port, 0.0), lambda: client in self._isolated)
-        link.contexts = copy_context(), self._context
+        link = _Link(
+            client,
+            port,
+            self._links,
+            lambda: self._latency.get(port, 0.0),
+            lambda: client in self._isolated,
+            (copy_context(), self._context),
+        )
         await _Within(self._context, self._inner.connect(host, port, lambda: link.to_broker))
         near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
         self._links[link] = None
@@ -127,12 +133,13 @@ class _Link:
         links: dict[_Link, None],
         latency: Callable[[], float],
         is_held: Callable[[], bool],
+        contexts: tuple[Context, Context],
     ) -> None:
         self.client = client
         self.port = port
         self.repeats = False
         self.has_ended = False  # one side has closed it; the other one may learn of it later
-        self.contexts = copy_context(), copy_context()
+        self._contexts = contexts  # of the client and of the broker
         self._links = links
         self._latency = latency
         self._is_held = is_held
@@ -200,7 +207,7 @@ class _Link:
 
     def _other(self, side: _Side) -> tuple[_Side, Context]:
         """Return the other side, and the context of what it belongs to."""
-        client, broker = self.contexts
+        client, broker = self._contexts
         return (self.to_client, client) if side is self.to_broker else (self.to_broker, broker)
 
     def _abort(self) -> None:

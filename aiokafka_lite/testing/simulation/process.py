@@ -83,7 +83,6 @@ class Process:
         self.watches_stop = False
         self.ended = asyncio.Event()
         self.is_dead = False
-        self.error: BaseException | None = None
         self._history = history
         self._network = network
         self._faults = faults
@@ -125,7 +124,6 @@ class Process:
             return
         if isinstance(error, asyncio.CancelledError) and (self.is_dead or self.stopping.is_set()):
             error = None
-        self.error = error
         self._note("ends" if error is None else f"ends with {_short(error)}")
         if error is not None and not self.is_dead and not _is_fault(error):
             self._history.errors.append(f"{self.name} ended with {_short(error)}{_place_of(error)}")

@@ -17,7 +17,7 @@ from .process import Instance
 from .service_faults import FAULTS, describe, kinds_of, schedule
 from .steps import Step, keep_times, shrink, times
 from .workload import Workload
-from .world import Plan, Run, run
+from .world import EPOCH, Plan, Run, run
 
 SHRINK_SECONDS = 20.0
 """Real seconds to shrink a schedule. Then the shortest one so far is shown."""
@@ -88,7 +88,7 @@ def simulate(
         virtual += result.seconds
         trace = result.trace
         if result.broken is not None:
-            raise _failure(plan, seed, count, steps, result.broken.text.partition("'")[0])
+            raise _failure(plan, seed, count, steps, result.broken.symptom)
     return Simulation(count, virtual, trace)
 
 
@@ -103,14 +103,14 @@ def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
     return seeds
 
 
-def _failure(plan: Plan, seed: int, count: int, steps: list[Step], sentence: str) -> SimulationFailure:
+def _failure(plan: Plan, seed: int, count: int, steps: list[Step], symptom: str) -> SimulationFailure:
     deadline = time.monotonic() + SHRINK_SECONDS
 
     def fails(fewer: list[Step]) -> bool:
         if time.monotonic() > deadline:
             return False
         broken = run(plan, seed, fewer).broken
-        return broken is not None and broken.text.partition("'")[0] == sentence
+        return broken is not None and broken.symptom == symptom
 
     steps = shrink(steps, fails, keep_times)
     result = run(plan, seed, steps)
@@ -150,10 +150,6 @@ def _timeline(history: History, identity: str) -> list[str]:
             if effect.ended_at is not None:
                 lines.append((effect.ended_at, f"the effect {effect.name!r}: {effect.outcome.value}"))
     for topic, record in history.outputs_that_mention().get(identity, ()):
-        lines.append((result_time(record.timestamp), f"{topic}-{record.partition} has a record of it"))
+        # A jump of the clock moves it.
+        lines.append((record.timestamp / 1000 - EPOCH, f"{topic}-{record.partition} has a record of it"))
     return [f"  {at:8.3f} s {text}" for at, text in dict.fromkeys(sorted(lines, key=lambda line: line[0]))]
-
-
-def result_time(timestamp: int) -> float:
-    """Return the virtual time of a record's timestamp, in ms since the epoch; a jump of the clock moves it."""
-    return timestamp / 1000 - 1_700_000_000.0
