@@ -31,7 +31,7 @@ for module in pkgutil.walk_packages(aiokafka_lite.__path__, "aiokafka_lite."):
     try:
         importlib.import_module(module.name)
     except ImportError as error:
-        if "pip install" not in str(error) and (error.name or "").startswith(("aiokafka_lite", "fcntl", "termios")):
+        if "pip install" not in str(error) and error.name != "numpy":  # of an extra that is not installed
             raise
 print("imported")
 """
@@ -124,8 +124,8 @@ def test_a_signal_ends_a_command_that_waits_for_records_orderly(
         assert line_of(process) == "first\n"
         process.send_signal(number)
         assert process.wait(TIMEOUT) == 128 + number
-    lag = run(platform, "groups", "describe", f"group-{topic}", "-b", servers)
-    assert "member" not in lag.lower() or "Empty" in lag
+    (row,) = run(platform, "groups", "describe", f"group-{topic}", "-b", servers).splitlines()[1:]
+    assert row.split()[3:] == ["1", "1", "0", "-", "-", "-"], "it committed its record and left its group"
 
 
 def test_a_signal_ends_a_command_that_waits_for_lines(platform: str, servers: str) -> None:
@@ -146,8 +146,8 @@ def test_a_broker_serves_until_a_signal(platform: str) -> None:
     with started(platform, "broker", "--port", "0", "--topic", "orders") as process:
         name, _, address = line_of(process).strip().partition(": ")
         assert name == "bootstrap servers"
+        assert "orders" in run(platform, "topics", "list", "-b", address).split()
         run(platform, "produce", "orders", "-b", address, text="one\n")
-        assert run(platform, "topics", "list", "-b", address).split()[-1:] != []
         process.send_signal(signal.SIGINT)
         assert line_of(process) == "stopped\n"
         assert process.wait(TIMEOUT) == 0

@@ -25,9 +25,9 @@ ONE = TopicPartition("orders", 0)
 DEAD = dead_letter(topic="dead")
 
 
-async def keyed(cluster: EmbeddedCluster, count: int, keys: int) -> None:
-    """Write records ``0``, ``1``, … to partition 0, with keys in turn."""
-    for number in range(count):
+async def keyed(cluster: EmbeddedCluster, count: int, keys: int, *, start: int = 0) -> None:
+    """Write records ``start``, ``start + 1``, … to partition 0, with keys in turn."""
+    for number in range(start, start + count):
         await cluster.produce("orders", b"%d" % number, key=b"%d" % (number % keys), partition=0)
 
 

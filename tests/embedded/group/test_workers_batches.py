@@ -11,16 +11,9 @@ import pytest
 from aiokafka_lite import Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.processing import BatchFailure, dead_letter, retry, skip, stop
-from aiokafka_lite.types import Record, TopicPartition
+from aiokafka_lite.types import Record
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
-
-ONE = TopicPartition("orders", 0)
-
-
-async def write(cluster: EmbeddedCluster, count: int, *, keys: int, start: int = 0) -> None:
-    """Write records ``start``, ``start + 1``, … to partition 0, with keys in turn."""
-    for number in range(start, start + count):
-        await cluster.produce("orders", b"%d" % number, key=b"%d" % (number % keys), partition=0)
+from tests.embedded.group.test_workers import ONE, finish, keyed
 
 
 class Handling:
@@ -40,32 +33,24 @@ class Handling:
         self.overlaps += sum(self._keys[key] for key in keys)
         self._keys.update(keys)
         try:
-            self.batches.append([int(record.value or b"") for record in records])
+            values = [int(record.value or b"") for record in records]
+            self.batches.append(values)
             await asyncio.sleep(self.work)
-            for index, value in enumerate(self.batches[-1] if self.work == 0 else self._values(records)):
+            for index, value in enumerate(values):
                 if errors := self.errors.get(value):
                     error = errors.pop()
                     if not self.named:
                         raise error
-                    self.done.extend(self._values(records)[:index])
+                    self.done.extend(values[:index])
                     raise BatchFailure(index, error)
-            self.done.extend(self._values(records))
+            self.done.extend(values)
         finally:
             self._keys.subtract(keys)
-
-    @staticmethod
-    def _values(records: list[Record[bytes, bytes]]) -> list[int]:
-        return [int(record.value or b"") for record in records]
-
-
-async def finish(running: Running) -> None:
-    await running.group.close()
-    await running.task
 
 
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 async def test_lists_are_full_while_there_are_records(cluster: EmbeddedCluster, order: Any) -> None:
-    await write(cluster, 100, keys=7)
+    await keyed(cluster, 100, keys=7)
     handling = Handling(work=1.0)
     workers: Workers[bytes, bytes] = Workers(handling, batch_size=10, concurrency=3, order=order)
     running = Running(cluster, workers)
@@ -90,10 +75,10 @@ async def test_a_list_waits_to_be_full(cluster: EmbeddedCluster, order: Any) -> 
     running = Running(cluster, workers)
     loop = asyncio.get_running_loop()
     for number in range(3):
-        await write(cluster, 1, keys=2, start=number)
+        await keyed(cluster, 1, keys=2, start=number)
         await asyncio.sleep(1.0)
     assert handling.batches == []
-    await write(cluster, 3, keys=2, start=3)
+    await keyed(cluster, 3, keys=2, start=3)
     await until(lambda: handling.batches == [[0, 1, 2, 3]], within=5.0)
     began = loop.time()
     await until(lambda: handling.batches == [[0, 1, 2, 3], [4, 5]], within=20.0)
@@ -104,7 +89,7 @@ async def test_a_list_waits_to_be_full(cluster: EmbeddedCluster, order: Any) -> 
 
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 async def test_the_records_before_a_named_failure_are_done(cluster: EmbeddedCluster, order: Any) -> None:
-    await write(cluster, 10, keys=2)
+    await keyed(cluster, 10, keys=2)
     handling = Handling()
     handling.named = True
     handling.errors = {4: [OSError("once")], 7: [ValueError("poison")]}
@@ -128,7 +113,7 @@ async def test_a_failure_that_names_no_record_repeats_the_list_and_then_finds_th
     cluster: EmbeddedCluster,
 ) -> None:
     await cluster.create_topic("dead")
-    await write(cluster, 6, keys=3)
+    await keyed(cluster, 6, keys=3)
     handling = Handling()
     handling.errors = {2: [OSError("down")] * 9}
     async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
@@ -145,7 +130,7 @@ async def test_a_failure_that_names_no_record_repeats_the_list_and_then_finds_th
 
 
 async def test_an_outage_repeats_lists_and_not_single_records(cluster: EmbeddedCluster) -> None:
-    await write(cluster, 20, keys=20)
+    await keyed(cluster, 20, keys=20)
     handling = Handling()
     handling.errors = {3: [OSError("down")] * 5}
     workers: Workers[bytes, bytes] = Workers(handling, batch_size=20, rules=[retry(attempts=10)])
@@ -157,7 +142,7 @@ async def test_an_outage_repeats_lists_and_not_single_records(cluster: EmbeddedC
 
 
 async def test_a_failed_list_that_stops_the_group_commits_what_is_done(cluster: EmbeddedCluster) -> None:
-    await write(cluster, 10, keys=10)
+    await keyed(cluster, 10, keys=10)
     handling = Handling()
     handling.named = True
     handling.errors = {6: [OSError("fatal")]}
@@ -167,7 +152,7 @@ async def test_a_failed_list_that_stops_the_group_commits_what_is_done(cluster: 
 
 
 async def test_a_batch_failure_with_an_index_that_does_not_exist_ends_consume(cluster: EmbeddedCluster) -> None:
-    await write(cluster, 2, keys=2)
+    await keyed(cluster, 2, keys=2)
 
     async def handle(records: list[Record[bytes, bytes]]) -> None:
         raise BatchFailure(len(records), OSError())
