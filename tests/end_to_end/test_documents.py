@@ -23,7 +23,7 @@ TESTED_ELSEWHERE = {"README.md", "admin.md", "tutorial.md"}
 TUTORIAL = next(page for page in PAGES if page.name == "tutorial.md")
 SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
 
-# The test on the page about simulation finds a mistake, so it fails on purpose. test_service_simulation.py runs it.
+# The test on the page about simulation finds a mistake, so it fails on purpose. classic_mistakes.py has its service.
 ELSEWHERE = ("README.md", "simulation-testing.md")
 TESTS = [block for page in PAGES if page.name not in ELSEWHERE for block in blocks(page) if block.is_test]
 MIGRATING = [page for page in PAGES if page.name.startswith("migrating-from-")]
