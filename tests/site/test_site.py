@@ -172,6 +172,12 @@ def dead_links(site: Path, pages: dict[str, Head]) -> Iterator[str]:
                 yield f"{address}: {link}"
 
 
+def test_cells_of_a_table_name_their_columns_for_narrow_screens(site: Path) -> None:
+    text = (site / "installation/index.html").read_text(encoding="utf-8")
+    (row,) = re.findall(r"<tr>(?:(?!<tr>).)*?Windows x86-64.*?</tr>", text, re.DOTALL)
+    assert re.findall(r'<td data-label="(.*?)"', row) == ["platform", "compiled", "plain Python"]
+
+
 def test_search_engines_get_a_list_of_all_pages(site: Path, pages: dict[str, Head]) -> None:
     listed = (site / "sitemap.xml").read_text(encoding="utf-8")
     assert [address for address in pages if f"<loc>{address}</loc>" not in listed] == []
