@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
+import warnings
 from collections.abc import Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -30,6 +31,9 @@ from setuptools.build_meta import *  # noqa: F403 - the hooks that stay as they 
 from setuptools.errors import BaseError, CompileError
 
 ROOT = Path(__file__).parent
+
+# setuptools warns about every editable installation, and newer releases of pip show that at the first `make demo`.
+warnings.filterwarnings("ignore", "Editable installation")
 
 COMPILED_MODULES = (
     "aiokafka_lite/aio/byte_budget.py",
