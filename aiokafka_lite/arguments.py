@@ -67,6 +67,8 @@ def check_timeout(timeout: float | None) -> None:
 
 def check_wait(timeout: float | None, name: str = "timeout") -> None:
     """Raise ConfigurationError unless the value is a number of seconds. None is wrong: the call has no default."""
+    if type(timeout) is float and timeout >= 0:
+        return  # the usual case is fast: it runs for each poll
     if not _is_seconds(timeout):
         raise ConfigurationError(must_be(name, "a number of seconds", timeout))
 
@@ -126,6 +128,8 @@ def whole(name: str, value: object, low: int = 0, high: int = INT32_MAX) -> int:
 
 def check_max_records(value: object) -> None:
     """Check the number of records that a call returns at most. Other clients have the timeout in its place."""
+    if type(value) is int and 1 <= value <= INT32_MAX:
+        return  # the usual case is fast: it runs for each poll
     if isinstance(value, float):
         raise TypeError(f"{must_be('max_records', 'a whole number >= 1', value)}; for seconds, pass timeout={value}")
     whole("max_records", value, 1)

@@ -13,6 +13,7 @@ in its text, so code here and elsewhere leaves the ``except`` block before it ra
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 
@@ -162,3 +163,71 @@ def setting(name: str) -> str:
 def value_of(name: str, allowed: str, value: object, shown: str) -> str:
     """Return ``shown``, the text of a wrong value; only its kind if the name speaks of security."""
     return kind(value) if may_hold_secret(name) and not resembles(value, allowed) else shown
+
+
+HIDDEN = "***"
+
+SHORTEST_RUN = 8
+"""A run of this number of characters of a longer secret is hidden."""
+
+_SEARCHED_LENGTH = 1024
+"""The number of characters of a text that are searched. The rest is dropped. An error shows fewer characters."""
+
+_SHORTEST_FORM = 4
+"""The length of the shortest base64 form, in characters. A shorter form would hide parts of ordinary words."""
+
+
+class SecretTexts:
+    """Hides secrets in the texts of a peer that knows them, such as an error that repeats a request."""
+
+    __slots__ = ("_forms",)
+
+    def __init__(self, *secrets: str) -> None:
+        from urllib.parse import quote, quote_plus  # imported here, because most clients have no secret
+
+        # A Secret formats as stars; its bytes are the real text.
+        plain = [secret.encode().decode() for secret in secrets if secret]
+        written = dict.fromkeys(
+            form for secret in plain for form in (secret, quote(secret, safe=""), quote_plus(secret))
+        )
+        self._forms = [*written, *(form for secret in plain for form in _base64_forms(secret.encode()))]
+
+    def __repr__(self) -> str:
+        return "<SecretTexts>"
+
+    def hide(self, text: str) -> str:
+        """Return the beginning of the text, with ``***`` in place of secrets."""
+        text = text[:_SEARCHED_LENGTH]
+        hidden = bytearray(len(text))
+        for form in self._forms:
+            length = min(len(form), SHORTEST_RUN)
+            for start in range(len(text) - length + 1):
+                if text[start : start + length] in form:
+                    hidden[start : start + length] = b"\1" * length
+        return _with_stars(text, hidden)
+
+
+def _with_stars(text: str, hidden: bytearray) -> str:
+    pieces = []
+    for position, character in enumerate(text):
+        if not hidden[position]:
+            pieces.append(character)
+        elif position == 0 or not hidden[position - 1]:
+            pieces.append(HIDDEN)
+    return "".join(pieces)
+
+
+def _base64_forms(secret: bytes) -> list[str]:
+    """Return the base64 of the secret at each of its three places in a longer message, in both alphabets.
+
+    Characters that also depend on the bytes before or after the secret are left out.
+    """
+    forms: list[str] = []
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
+        first = -(-before * 8 // 6)
+        last = (before + len(secret)) * 8 // 6
+        form = encoded[first:last]
+        if len(form) >= _SHORTEST_FORM:
+            forms += {form, form.translate(str.maketrans("+/", "-_"))}
+    return forms

@@ -84,7 +84,8 @@ class ErrorCode(IntEnum):
     @classmethod
     def of(cls, code: int) -> ErrorCode:
         """Return the member for a code from the wire; UNKNOWN_SERVER_ERROR for a code that is newer than this table."""
-        return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
+        member = _BY_CODE.get(code)
+        return cls.UNKNOWN_SERVER_ERROR if member is None else member
 
     UNKNOWN_SERVER_ERROR = -1, _P, "the broker failed with an error that has no code; see the broker's log"
     NONE = 0, _P, "no error"

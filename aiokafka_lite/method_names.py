@@ -80,7 +80,7 @@ CONSUMER_GROUP = {
     "assignment": "claims of the session, which the handler gets",
     "group_metadata": "group_metadata() of the session, which the handler gets",
     "seek": "session.offsets.reset(partition, offset) in the handler's setup()",
-    **dict.fromkeys(("pause", "resume", "position", "lag", "assign", "add_listener"), "Consumer, which has it"),
+    **dict.fromkeys(("position", "lag", "assign", "add_listener"), "Consumer, which has it"),
 }
 SHARE_CONSUMER = {
     "stop": "close()",

@@ -21,6 +21,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "ShareRecord",
+    "SubscriptionPattern",
     "TimestampType",
     "TombstoneValue",
     "TopicPartition",
@@ -47,6 +48,17 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{printable(self.topic)}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression for names of topics, which the brokers match: in the syntax of RE2, against whole names.
+
+    It needs ``group_protocol="consumer"`` and Kafka 4.0. The coordinator finds new topics; a member lists topics only
+    once, when it starts. A compiled pattern of ``re`` is matched by the client instead.
+    """
+
+    pattern: str
 
 
 class Names(Protocol):

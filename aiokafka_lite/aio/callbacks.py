@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TypeVar, TypeVarTuple
+from typing import Generic, TypeVar, TypeVarTuple
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 Ts = TypeVarTuple("Ts")
 
 RAISED = (Exception, asyncio.CancelledError)
@@ -40,3 +41,19 @@ class CallbackErrors:
         if kind not in self._seen:
             self._seen.add(kind)
             logger.error("%s failed%s; this error is not logged again", callback, about, exc_info=error)
+
+
+class EventHook(Generic[T_contra]):
+    """A function of the user that is called with events. Whatever it raises is logged, and changes nothing."""
+
+    __slots__ = ("_errors", "_function")
+
+    def __init__(self, function: Callable[[T_contra], object]) -> None:
+        self._function = function
+        self._errors = CallbackErrors()
+
+    def __call__(self, event: T_contra) -> None:
+        try:
+            in_copy(self._function, event)
+        except RAISED as error:
+            self._errors.log(f"on_event for {type(event).__name__}", error)

@@ -6,13 +6,14 @@ A task group of anyio would do the same as ``Children``, with 2.5 KB more per ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from types import TracebackType
 from typing import Any
 
 import anyio
 
+from . import forks
 from .forks import OwnProcess
 
 
@@ -96,6 +97,64 @@ class Children:
         self._on_end(task)
 
 
+class DueTask:
+    """Repeats ``work`` in a task of a service, at the loop's times that ``due`` returns. Owned by one component.
+
+    Until then there is only a timer, so an idle component has no task for it.
+    """
+
+    __slots__ = ("_due", "_is_running", "_may_spawn", "_name", "_spawn", "_timer", "_work")
+
+    def __init__(self, work: Callable[[], Awaitable[object]], due: Callable[[], float], name: str) -> None:
+        self._work = work
+        self._due = due
+        self._name = name
+        self._spawn: Callable[..., object] | None = None  # from start to stop
+        self._may_spawn: Callable[[], bool] = lambda: False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = False
+
+    def start(self, spawn: Callable[..., object], may_spawn: Callable[[], bool]) -> None:
+        """Run in tasks that ``spawn`` makes, as ``Service.start_child`` does, while ``may_spawn()`` is true."""
+        self._spawn, self._may_spawn = spawn, may_spawn
+        self.check()
+
+    def stop(self) -> None:
+        """Begin no more tasks. The service ends a task that runs."""
+        self._spawn = None
+        self._set_timer(None)
+
+    def check(self) -> None:
+        """Ask ``due`` again, because it may be earlier now. Does nothing before the start and while the task runs."""
+        if self._spawn is None or self._is_running:
+            return
+        wait = self._due() - asyncio.get_running_loop().time()
+        self._set_timer(wait if wait > 0 else None)
+        if wait <= 0:
+            self._begin()
+
+    def _set_timer(self, wait: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if wait is None else forks.call_later(asyncio.get_running_loop())(wait, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._spawn is not None and self._may_spawn():
+            self._is_running = True
+            self._spawn(self._run, name=self._name)
+
+    async def _run(self) -> None:
+        try:
+            is_due = True  # a timer may be early by the resolution of the clock
+            while is_due:
+                await self._work()
+                is_due = self._due() <= asyncio.get_running_loop().time()
+        finally:
+            self._is_running = False
+        self.check()
+
+
 class Interrupted(Exception):
     """The component has ended the call."""
 
@@ -118,11 +177,15 @@ class InterruptibleCalls:
 
 
 class _Call:
-    """One call. As in ``asyncio.timeout``, its task is cancelled; ``uncancel`` shows any other cancellation."""
+    """One call. As in ``asyncio.timeout``, its task is cancelled; ``uncancel`` shows any other cancellation.
 
-    __slots__ = ("_before", "_calls", "_interrupted", "_task")
+    ``is_late`` is whether ``expire`` has interrupted it, because its time is over.
+    """
+
+    __slots__ = ("_before", "_calls", "_interrupted", "_task", "is_late")
 
     def __init__(self, task: asyncio.Task[Any], calls: dict[_Call, None]) -> None:
+        self.is_late: bool = False
         self._task = task
         self._before = task.cancelling()
         self._interrupted = False
@@ -132,6 +195,11 @@ class _Call:
         if not self._interrupted:
             self._interrupted = True
             self._task.cancel()
+
+    def expire(self) -> None:
+        if not self._interrupted:
+            self.is_late = True
+            self.interrupt()
 
     def __enter__(self) -> None:
         self._calls[self] = None

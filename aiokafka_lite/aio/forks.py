@@ -194,9 +194,10 @@ def detach_file(descriptor: int) -> None:
         os.dup2(_nowhere.file(), descriptor, inheritable=False)
 
 
-def call_later(
-    loop: asyncio.AbstractEventLoop,
-) -> Callable[[float, Callable[[], object]], asyncio.TimerHandle]:
+CallLater = Callable[[float, Callable[[], object]], asyncio.TimerHandle]
+
+
+def call_later(loop: asyncio.AbstractEventLoop) -> CallLater:
     """Return a function like ``loop.call_later``, whose callbacks do not run in a child."""
     origin = generation
 

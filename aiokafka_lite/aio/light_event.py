@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
+from .alarms import loop_alarms
+
 T = TypeVar("T")
 
 
@@ -47,17 +49,38 @@ class LightEvent:
         """Wait until the event is set. A task that was woken continues, even if the event was cleared meanwhile."""
         if self._is_set:
             return
+        waiter = self._add_waiter()
+        try:
+            await waiter
+        finally:
+            self._remove(waiter)
+
+    async def wait_until(self, when: float) -> bool:
+        """Wait until the event is set, or until the loop's time ``when``. Return whether it is set."""
+        if self._is_set:
+            return True
+        waiter = self._add_waiter()
+        alarm = loop_alarms().at(when, lambda: None if waiter.done() else waiter.set_result(None))
+        try:
+            await waiter
+        finally:
+            alarm.call_off()
+            self._remove(waiter)
+        return self._is_set
+
+    def _add_waiter(self) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            # ``set`` leaves the list as it is, so each waiter removes itself.
-            self._waiters.remove(waiter)
-            if not self._waiters:
-                self._waiters = None
+        return waiter
+
+    def _remove(self, waiter: asyncio.Future[None]) -> None:
+        # ``set`` leaves the list as it is, so each waiter removes itself.
+        assert self._waiters is not None, "a task waits"
+        self._waiters.remove(waiter)
+        if not self._waiters:
+            self._waiters = None
 
 
 async def result_of(future: asyncio.Future[T]) -> T:

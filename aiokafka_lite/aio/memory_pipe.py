@@ -2,6 +2,8 @@
 
 One side receives the bytes of the other by ``loop.call_soon``: in order, and never within the call of ``write``. No
 socket is used, so a pipe works in virtual time. Flow control, half close, close and reset work as for a socket.
+
+A protocol that only passes bytes on may inherit from ``AtOnce``. It receives them within the call of ``write``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,13 @@ B = TypeVar("B", bound=asyncio.BaseProtocol)
 
 HIGH_WATER = 64 * 1024
 """Unread bytes above which ``pause_writing`` is called. ``resume_writing`` is called at a quarter of this number."""
+
+
+class AtOnce(asyncio.Protocol):
+    """A protocol that receives bytes, and their end, within the call of the other side: a turn of the loop less.
+
+    It must not raise, and neither write to that side nor pause the reading meanwhile.
+    """
 
 
 def memory_pipe(
@@ -59,6 +68,7 @@ class MemoryTransport(asyncio.Transport):
         super().__init__({"sockname": address, "peername": peer_address})
         self._loop = loop
         self._protocol = protocol
+        self._is_at_once = isinstance(protocol, AtOnce)
         self._segment_size = segment_size
         self._incoming: deque[memoryview] = deque()
         self._incoming_size = 0
@@ -95,6 +105,9 @@ class MemoryTransport(asyncio.Transport):
         peer = self._peer
         if peer._closing:
             self._loop.call_soon(self._lose, ConnectionResetError("connection reset by peer"))
+            return
+        if peer._is_at_once:
+            cast(AtOnce, peer._protocol).data_received(bytes(data))
             return
         peer._incoming.append(memoryview(bytes(data)))
         peer._incoming_size += len(data)
@@ -146,6 +159,7 @@ class MemoryTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        self._is_at_once = isinstance(protocol, AtOnce)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
@@ -153,7 +167,9 @@ class MemoryTransport(asyncio.Transport):
     # Delivery, one segment per callback, so that other callbacks run during a long transfer.
 
     def _schedule_receive(self) -> None:
-        if not self._receive_scheduled and not self._closing:
+        if self._is_at_once:
+            self._receive()
+        elif not self._receive_scheduled and not self._closing:
             self._receive_scheduled = True
             self._loop.call_soon(self._receive)
 

@@ -16,11 +16,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..arguments import plural
 from ..errors import CommitFailed, KafkaError
 from .retry import is_refusal
+
+if TYPE_CHECKING:
+    from ..events import ClientEvent
 
 MAX_PLACES = 100
 """Places that are remembered. The place that has been healthy for the longest time is dropped first."""
@@ -80,10 +83,13 @@ class Outage:
 class Outages:
     """The outages of one client. The client owns it; all calls are made on its loop and cost one dictionary lookup.
 
-    ``report`` and ``recovered`` also log. A caller that logs in its own way uses ``failed`` and ``over``.
+    ``report`` and ``recovered`` also log. A caller that logs in its own way uses ``failed`` and ``over``. ``on_event``
+    is called when an outage begins, and when it ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_event: Callable[[ClientEvent], None] | None = None) -> None:
+        self.on_event = on_event
+        """The client's function for events, if there is one."""
         self._by_place: dict[str, Outage] = {}  # the latest failure last
         self._ongoing: set[str] = set()
         self.on_refusal: Callable[[str, KafkaError], None] = lambda place, error: None
@@ -174,28 +180,48 @@ class Outages:
         causes = error.refused.values() if isinstance(error, CommitFailed) else (error,)
         outage.is_refusal = refused or any(map(is_refusal, causes))
         # An operator may have to act only now: a broker that was down refuses the login.
-        begins = begins or (outage.is_refusal and not outage.was_refused)
+        is_news = begins or (outage.is_refusal and not outage.was_refused)
         outage.was_refused = outage.was_refused or outage.is_refusal
-        return begins
+        if begins and self.on_event is not None:
+            from ..events import OutageBegan
+
+            self.on_event(OutageBegan(place, error))
+        return is_news
 
     def over(self, place: str) -> Ended | None:
         """Record a success. Returns the outage that it ended, or None if the place was healthy before."""
-        if place not in self._ongoing:
-            return None
-        self._ongoing.remove(place)
-        outage = self._by_place[place]
-        assert outage.began is not None
-        assert outage.count > outage.count_before, "an outage has at least one failure"
-        ended = Ended(outage.count - outage.count_before, asyncio.get_running_loop().time() - outage.began)
-        outage.began = None
-        return ended
+        return self._end(place, recovered=True) if place in self._ongoing else None
 
     def forget(self, place: str) -> None:
         """Drop a place that no longer exists. Its outage ends without a recovery in the log."""
-        self._ongoing.discard(place)
-        outage = self._by_place.get(place)
-        if outage is not None:
-            outage.began = None
+        if place in self._ongoing:
+            self._end(place, recovered=False)
+
+    def close(self) -> None:
+        """Tell that the ongoing outages are over, because the client is closed. They stay in ``all`` as they are."""
+        ongoing = [place for place in self._by_place if place in self._ongoing]
+        for place in ongoing:
+            self._tell_end(place, self._figures(place), recovered=False)
+        self.on_event = None
+
+    def _end(self, place: str, *, recovered: bool) -> Ended:
+        ended = self._figures(place)
+        self._ongoing.remove(place)
+        self._by_place[place].began = None
+        self._tell_end(place, ended, recovered=recovered)
+        return ended
+
+    def _figures(self, place: str) -> Ended:
+        outage = self._by_place[place]
+        assert outage.began is not None
+        assert outage.count > outage.count_before, "an outage has at least one failure"
+        return Ended(outage.count - outage.count_before, asyncio.get_running_loop().time() - outage.began)
+
+    def _tell_end(self, place: str, ended: Ended, *, recovered: bool) -> None:
+        if self.on_event is not None:
+            from ..events import OutageEnded
+
+            self.on_event(OutageEnded(place, ended.failures, ended.seconds, recovered))
 
     def all(self) -> list[Outage]:
         """Return all places that ever failed, the most recent failure first."""
@@ -230,5 +256,5 @@ class Outages:
         if len(self._by_place) < MAX_PLACES:
             return
         place = next((place for place in self._by_place if place not in self._ongoing), next(iter(self._by_place)))
-        self._ongoing.discard(place)
+        self.forget(place)
         del self._by_place[place]

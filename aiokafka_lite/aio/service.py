@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from enum import Enum
 from threading import get_ident
@@ -42,6 +43,7 @@ from ..arguments import check_timeout
 from ..errors import IllegalStateError, KafkaTimeout
 from ..state_machine import next_state
 from . import forks
+from .alarms import loop_alarms
 from .children import Children, ChildScope, Interrupted, InterruptibleCalls
 from .deadline import deadline
 from .light_event import LightEvent
@@ -149,12 +151,12 @@ class Service:
         self._root_scope: anyio.CancelScope | None = None  # of on_start, and of the wait for the end
         self._children = Children(on_end=self._child_ended)
         self._attached: list[Service] = []
-        self._is_attached = False  # whether another service owns this one, and logs for both
+        self._on_unusable: Callable[[], object] | None = None  # of the service that owns this one, and logs for both
         self.start_timeout: float | None = None
         """The ``timeout`` of ``start()``, of this service or of the service that owns it; None without a timeout."""
         self._started = LightEvent()  # the start is over, with or without success
         self._closing = LightEvent()
-        self._unusable = LightEvent()  # the component has failed or ended; tasks may still be ending
+        self._at_end: list[Callable[[], Awaitable[object]]] = []
         self._ended = LightEvent()  # no task runs any more
         self._close_scope: anyio.CancelScope | None = None  # made when the component closes
         self._calls = InterruptibleCalls()
@@ -188,18 +190,19 @@ class Service:
         parent = anyio.get_current_task().parent_id
         return asyncio.current_task() in tasks or any(id(task) == parent for task in tasks)
 
-    async def start(self, timeout: float | None = None, *, is_attached: bool = False) -> None:
+    async def start(self, timeout: float | None = None, *, on_unusable: Callable[[], object] | None = None) -> None:
         """Run ``on_start`` in a new root task, and raise its exception. After an error, no task remains.
 
-        Raises KafkaTimeout after ``timeout`` seconds. With ``is_attached``, another service owns this service, bounds
-        its start, and logs for both. No task remains after a cancellation either.
+        Raises KafkaTimeout after ``timeout`` seconds. No task remains after a cancellation either. With
+        ``on_unusable``, another service owns this service, bounds its start, and logs for both. It is called when the
+        component has failed or ended after its start.
         """
         check_timeout(timeout)
         self.check_process()
         if self._state is not ServiceState.NEW:
             problem = "is started already" if self._state in _UP else "cannot be started again: create a new one"
             raise IllegalStateError(f"{self!r} {problem}")
-        self._is_attached = is_attached
+        self._on_unusable = on_unusable
         self.start_timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._advance(ServiceEvent.START)
@@ -208,7 +211,7 @@ class Service:
         # Not eager, as in Children.start.
         self._root = asyncio.Task(forks.OwnProcess(self._run()), loop=self._loop, name=self.name)
         self._root.add_done_callback(self._root_ended)
-        bound = None if is_attached else timeout
+        bound = timeout if on_unusable is None else None
         try:
             with deadline(bound, lambda: _describe_late_start([self, *self._attached], bound or 0.0)):
                 await self._started.wait()
@@ -251,11 +254,6 @@ class Service:
             raise KafkaTimeout(f"{self!r} did not end: these tasks were cancelled and still run: {names}")
         self._raise_failure()
 
-    async def until_unusable(self) -> NoReturn:
-        """Wait until the component fails or ends. Raises its failure, or IllegalStateError if it was closed."""
-        await self._unusable.wait()
-        self._raise_unusable("was closed by another component")
-
     # Used by the methods of the component.
 
     def check(self) -> None:
@@ -277,21 +275,31 @@ class Service:
         if self.is_inherited:
             raise IllegalStateError(forks.text_of(self))
 
-    async def while_running(self, awaitable: Awaitable[T]) -> T:
+    async def while_running(
+        self, awaitable: Awaitable[T], *, until: float = math.inf, describe: Callable[[], str] = str
+    ) -> T:
         """Await ``awaitable``, but stop waiting when the component fails or ends. This creates no task.
 
-        Then it raises the component's failure, or IllegalStateError if the component was closed. The awaitable is
-        cancelled in this case, and also when the caller is cancelled.
+        Then it raises the component's failure, or IllegalStateError if the component was closed. At the loop's time
+        ``until`` it raises KafkaTimeout with the text that ``describe()`` returns then. The awaitable is cancelled in
+        these cases, and also when the caller is cancelled; it must let the cancellation pass.
         """
         if self._state is ServiceState.NEW or self._state in _OVER or self.is_inherited:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
+        call = self._calls.current()
+        alarm = None if until == math.inf else loop_alarms().at(until, call.expire)
         try:
-            with self._calls.current():
+            with call:
                 return await awaitable
         except Interrupted:
+            if call.is_late:
+                raise KafkaTimeout(describe()) from None
             self._raise_unusable("was closed during the call")
+        finally:
+            if alarm is not None:
+                alarm.call_off()
 
     def start_child(
         self, function: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts, name: str | None = None
@@ -300,13 +308,27 @@ class Service:
 
         The returned scope cancels only this task.
         """
-        if self._root_scope is None or self._children.has_ended or self._state in _OVER or self.is_inherited:
+        if not self.accepts_children:
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)
         scope = ChildScope()
         label = name if name is not None else str(getattr(function, "__qualname__", function))
         assert self._context is not None
         self._children.start(self._run_child(scope, function, args), scope, label, self._context.copy())
         return scope
+
+    @property
+    def accepts_children(self) -> bool:
+        """Whether ``start_child`` would start a task now."""
+        return not (self._root_scope is None or self._children.has_ended or self._state in _OVER or self.is_inherited)
+
+    def at_end(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Await ``function()`` when the component ends for any reason, while its tasks end. It must not wait long."""
+        self._at_end.append(function)
+
+    def fail(self, error: BaseException) -> None:
+        """End the component with this error, as if one of its tasks had raised it."""
+        self._fail(error)
+        self._cancel_tasks()
 
     async def attach(self, service: Service) -> None:
         """Start the service of a component inside this service, and own it. Call it from ``on_start`` or from a child.
@@ -315,8 +337,7 @@ class Service:
         attaching. A failure of the attached service is also the failure of this component.
         """
         self._attached.append(service)
-        await service.start(self.start_timeout, is_attached=True)
-        self.start_child(service.until_unusable, name=f"{self.name}: watch {service.name}")
+        await service.start(self.start_timeout, on_unusable=lambda: self._attached_ended(service))
 
     # Inside.
 
@@ -330,7 +351,7 @@ class Service:
     def is_abandoned(self) -> bool:
         """Whether the service runs and no other service owns it, so that only its component can close it."""
         # At the exit of the interpreter, the names of this module may be None already.
-        return _UP is not None and self._state in _UP and not self._is_attached and not self.is_inherited
+        return _UP is not None and self._state in _UP and self._on_unusable is None and not self.is_inherited
 
     def describe_start(self, timeout: float) -> str:
         """Return the component's text for a start that exceeded ``timeout`` seconds, or an empty string."""
@@ -352,9 +373,19 @@ class Service:
         finally:
             self._children.cancel()
             try:
+                await self._run_all(self._at_end)
                 await self._children.wait()
             finally:
-                await self._close_attached()
+                await self._run_all(service.close for service in reversed(self._attached))
+
+    async def _run_all(self, functions: Iterable[Callable[[], Awaitable[object]]]) -> None:
+        # Shielded, because all of them must run even if the root task is cancelled.
+        with anyio.CancelScope(shield=True):
+            for function in functions:
+                try:
+                    await function()
+                except Exception as error:  # noqa: BLE001 - the others must run too; it becomes the failure
+                    self._fail(error)
 
     def _root_ended(self, root: asyncio.Task[None]) -> None:
         if self.is_inherited:  # something cancelled the task in a forked process, such as ``asyncio.run`` at its end
@@ -367,7 +398,7 @@ class Service:
         if self._state in _UP:
             self._fail_by_cancellation(f"{self!r}, which had not begun,")
         self._advance(ServiceEvent.ENDED)
-        self._end_calls()
+        self._became_unusable()
         self._ended.set()
         self._started.set()
 
@@ -416,20 +447,20 @@ class Service:
             return
         self._cancel_tasks()
 
+    def _attached_ended(self, service: Service) -> None:
+        # While this component ends, it closes the attached service itself.
+        if self._children.is_cancelling or self._state in _OVER or self.is_inherited:
+            return
+        if service.failure is not None:
+            self.fail(service.failure)
+        else:
+            self.fail(IllegalStateError(f"{service!r} was closed by another component"))
+
     def _cancel_tasks(self) -> None:
         """Cancel ``on_start`` or ``on_close`` in the root task, and all children."""
         if self._root_scope is not None:
             self._root_scope.cancel()
         self._children.cancel()
-
-    async def _close_attached(self) -> None:
-        # Shielded, because the attached services must be closed even if the root task is cancelled.
-        with anyio.CancelScope(shield=True):
-            for service in reversed(self._attached):
-                try:
-                    await service.close()
-                except Exception as error:  # noqa: BLE001 - the others must be closed too; it becomes the failure
-                    self._fail(error)
 
     def _begin_closing(self, bound: float) -> None:
         """Ask the root task to end within ``bound`` seconds. A later call can shorten that time, not extend it."""
@@ -455,7 +486,7 @@ class Service:
         a line.
         """
         why = "was cancelled from outside, as when the event loop ends before close(): use it in 'async with'"
-        self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and not self._is_attached)
+        self._fail(IllegalStateError(f"{what} {why}"), logs=self.failure is None and self._on_unusable is None)
 
     def _fail(self, error: BaseException, logs: bool = True) -> None:
         error = unwrapped(error)
@@ -471,12 +502,14 @@ class Service:
         self._advance(ServiceEvent.FAIL)
         if logs and was is not ServiceState.STARTING:  # start() raises an exception of the start
             logger.error("%r failed: %r", self, error)
-        self._end_calls()
+        self._became_unusable()
 
-    def _end_calls(self) -> None:
-        """End the calls that wait: the component has failed or ended."""
-        self._unusable.set()
+    def _became_unusable(self) -> None:
+        """End the calls that wait, and tell the owner, because the component has failed or ended."""
         self._calls.interrupt()
+        # Before the end of the start, ``start`` raises.
+        if self._on_unusable is not None and self._started.is_set():
+            self._on_unusable()
 
     def _raise_failure(self) -> None:
         if self.failure is not None:

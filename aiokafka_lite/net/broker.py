@@ -39,6 +39,7 @@ from .reconnect import ReconnectBackoff
 from .traffic import TrafficCounters
 
 if TYPE_CHECKING:
+    from ..events import ConnectionClosed, ConnectionOpened
     from ..protocol.versions import VersionTable
     from .login import Login
     from .metrics import BrokerTraffic
@@ -69,8 +70,8 @@ class Broker:
     """A broker's address and its connections. Owned by one client, in one loop. The constructor does no I/O.
 
     A negative ``node_id`` is a bootstrap address: it is not known which broker listens there. ``random`` returns
-    numbers in [0, 1), for jitter. Failures are counted in ``outages``. ``memory`` bounds the incomplete
-    responses of all brokers together.
+    numbers in [0, 1), for jitter. Failures are counted in ``outages``, whose ``on_event`` is called with each
+    connection that is opened or closed. ``memory`` bounds the incomplete responses of all brokers together.
     """
 
     def __init__(
@@ -343,6 +344,8 @@ class Broker:
         if retired is not None:
             self._end(retired)
         self._connections[purpose] = connection
+        if self._outages.on_event is not None:
+            self._tell(self._outages.on_event, purpose, connection)  # first, so that an outage follows its loss
         connection.closed.add_done_callback(lambda done: self._connection_closed(purpose, connection, done.result()))
         if self._outages:
             self._outages.recovered(logger, self._refusals, "%s accepts this client", self.place)
@@ -356,6 +359,20 @@ class Broker:
         promise = self._wanted.pop(purpose, None)
         if promise is not None and not promise.done():
             promise.set_result(connection)
+
+    def _tell(
+        self,
+        on_event: Callable[[ConnectionOpened | ConnectionClosed], None],
+        purpose: Purpose,
+        connection: Connection,
+    ) -> None:
+        """Call ``on_event`` for a connection that is open now, and again when it is closed."""
+        from ..events import ConnectionClosed, ConnectionOpened
+
+        # Read now, because the broker may move before the connection is closed.
+        what = self.node.node_id, self.address, purpose.value
+        connection.closed.add_done_callback(lambda done: on_event(ConnectionClosed(*what, done.result())))
+        on_event(ConnectionOpened(*what))
 
     async def _keep_logged_in(self, connection: Connection) -> None:
         """Log an open connection in again, each time before its session ends. Runs as a task."""

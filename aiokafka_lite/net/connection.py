@@ -59,6 +59,8 @@ class Purpose(Enum):
     such as creating topics, so that metadata requests never wait behind them.
     """
 
+    __hash__ = object.__hash__  # each request looks its connection up; that of Enum hashes the name
+
     PRODUCE = "produce"
     FETCH = "fetch"
     GROUP = "group"
@@ -432,12 +434,16 @@ async def _connect(connector: Connector, host: str, port: int, wire: _Wire) -> N
     except KafkaError:
         raise
     except ADDRESS_ERRORS as error:
-        raise ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False) from error
+        lost = ConnectionLost(f"cannot connect to {wire.peer}: {error}", sent=False)
+        lost.__cause__ = error  # compiled code ignores the "from" of a raise
+        raise lost from error
     except Exception as error:
         # A connector of the user, such as a tunnel, has exceptions of its own. They concern this address alone. Their
         # text may hold a password of the tunnel.
         what = f"cannot connect to {wire.peer}: the connector raised {type(error).__name__}"
-        raise ConnectionLost(what, sent=False) from error
+        lost = ConnectionLost(what, sent=False)
+        lost.__cause__ = error  # compiled code ignores the "from" of a raise
+        raise lost from error
 
 
 def _unusable(connection: Connection) -> KafkaError:

@@ -64,9 +64,9 @@ ADDRESS_ERRORS = (OSError, OverflowError, ValueError)
 """The exceptions that sockets and the resolver raise for an address. OverflowError: a port outside the range.
 ValueError: a NUL in the name, or a label of more than 63 characters (UnicodeError)."""
 
-_RESERVED = 0.1
-"""The fraction of the timeout that the TLS handshake may not use. So the handshake times out before the whole attempt,
-and the error names the handshake."""
+HANDSHAKE_RESERVE = 0.1
+"""The fraction of the timeout that the TLS handshake, or a proxy, may not use. So it times out before the whole
+attempt, and the error names it."""
 
 
 class TcpConnector:
@@ -136,18 +136,15 @@ class TcpConnector:
                 with anyio.move_on_after(share):
                     connected = await _connect_socket(family, address, self._local_address)
             except ADDRESS_ERRORS as error:
-                failures.append(f"{_numeric(address)}: {_reason(error)}")
+                failures.append(f"{_numeric(address)}: {reason_of(error)}")
                 continue
             if connected is None:
                 failures.append(f"{_numeric(address)}: no answer")
                 continue
             if len(addresses) > 1:
                 self._last[host, port] = _numeric(address), len(addresses)
-            context = self._ssl_context() if callable(self._ssl_context) else self._ssl_context
-            if context is None:
-                return await loop.create_connection(protocol_factory, sock=connected)
-            seconds_left = max(deadline - loop.time() - self._timeout * _RESERVED, _MIN_HANDSHAKE)
-            return await _encrypt(connected, context, host, port, protocol_factory, seconds_left)
+            ends = deadline - self._timeout * HANDSHAKE_RESERVE
+            return await open_stream(connected, self._ssl_context, (host, port), protocol_factory, ends)
         target = format_address(host, port)
         reasons = "; ".join(failures).removeprefix(f"{target}: ")  # a host that is an IP address is named once
         raise ConnectionLost(f"cannot connect to {target} ({reasons})", sent=False)
@@ -166,6 +163,25 @@ _MIN_HANDSHAKE = 0.05
 
 _SHUTDOWN = 1.0
 """Seconds that a peer has to end TLS. An unclean end does no harm, because each frame has a length."""
+
+
+async def open_stream(
+    connected: socket.socket,
+    ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None,
+    target: tuple[str, int],
+    protocol_factory: Callable[[], P],
+    ends: float,
+) -> tuple[asyncio.BaseTransport, P]:
+    """Make a transport of a connected socket, with TLS if there is a context. The handshake ends at ``ends``.
+
+    ``ends`` is a time of the loop. Raises the errors of ``TcpConnector.connect`` for TLS.
+    """
+    loop = asyncio.get_running_loop()
+    context = ssl_context() if callable(ssl_context) else ssl_context
+    if context is None:
+        return await loop.create_connection(protocol_factory, sock=connected)
+    seconds_left = max(ends - loop.time(), _MIN_HANDSHAKE)
+    return await _encrypt(connected, context, *target, protocol_factory, seconds_left)
 
 
 async def _encrypt(
@@ -204,7 +220,7 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
     try:
         answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ADDRESS_ERRORS as error:
-        raise ConnectionLost(f"cannot resolve the host name {host!r}: {_reason(error)}", sent=False) from error
+        raise ConnectionLost(f"cannot resolve the host name {host!r}: {reason_of(error)}", sent=False) from error
     addresses = [(family, address) for family, _, _, _, address in answers]
     if not addresses:
         raise ConnectionLost(f"the host name {host!r} has no address", sent=False)
@@ -232,10 +248,7 @@ async def _connect_socket(
         if local_address is not None:
             _bind(created, local_address)
         created.setblocking(False)
-        # A frame is written as a whole, so a delay by Nagle's algorithm would only cost time.
-        created.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A broker that has vanished is detected even while no request is in flight.
-        created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        tune(created)
         await asyncio.get_running_loop().sock_connect(created, address)
     except BaseException:
         created.close()
@@ -243,11 +256,19 @@ async def _connect_socket(
     return created
 
 
+def tune(created: socket.socket) -> None:
+    """Set the options of TCP."""
+    # A frame is written as a whole, so a delay by Nagle's algorithm would only cost time.
+    created.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A broker that has vanished is detected even while no request is in flight.
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 def _bind(created: socket.socket, local_address: str) -> None:
     try:
         created.bind((local_address, 0))
     except OSError as error:
-        raise OSError(error.errno, f"cannot connect from local_address={local_address}: {_reason(error)}") from error
+        raise OSError(error.errno, f"cannot connect from local_address={local_address}: {reason_of(error)}") from error
 
 
 def _numeric(address: tuple[object, ...]) -> str:
@@ -255,7 +276,8 @@ def _numeric(address: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return the words of the system for a failed connection."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused, nothing listens there"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -132,7 +132,8 @@ class Handshake:
         if state is ConnectionState.CONNECTING:
             return f"could not connect to {self._peer} within {timeout:g} s"
         if state is ConnectionState.AUTHENTICATING:
-            return f"the login to {self._peer} by {self.login} did not end within {timeout:g} s"
+            delay = "" if self.login is None else self.login.delay
+            return f"the login to {self._peer} by {self.login} did not end within {timeout:g} s{delay}"
         from ..aio import local_ports  # only for this text
 
         tls = "" if self._uses_tls else f", or it {_NEEDS_TLS}"

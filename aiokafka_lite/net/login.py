@@ -1,27 +1,28 @@
 """The SASL login on a connection: the mechanism's messages in Kafka's requests, and the errors for a refusal.
 
-The mechanisms are in ``protocol.sasl``, without I/O. This module does their I/O: it calls a token provider, derives
-keys in a thread, and sends requests. If the broker refuses the client, the error is AuthenticationError, which is never
-retried. If the connection is lost during the login, or a token provider fails, the error is ConnectionLost.
+The mechanisms are in ``protocol.sasl``, without I/O. This module does their I/O: it asks the user's function for a
+token or a password, derives keys in a thread, and sends requests. If the broker refuses the client, the error is
+AuthenticationError, which is never retried. If the connection is lost during the login, or the function fails, the
+error is ConnectionLost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ..errors import AuthenticationError, ConnectionLost, ErrorCode, UnsupportedVersion, error_for
+from ..errors import AuthenticationError, ErrorCode, UnsupportedVersion, error_for
 from ..protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from ..protocol.sasl import Derivation, OAuthBearerExchange, PlainExchange, SaslExchange, ScramExchange, derive
 from ..protocol.sasl.machine import Step
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
+from ..settings.checks import credential_problem
 from ..settings.client import ClientConfig
-from ..settings.security import TokenProvider
+from ..settings.security import PasswordProvider, Secret, TokenProvider
+from .secret_function import SecretFunction
 
 if TYPE_CHECKING:
     from .kerberos import Kerberos
@@ -34,6 +35,8 @@ derivation runs in a thread."""
 
 _MAX_KEYS = 16
 
+_RETURNS = "a password, or a tuple of a user name and a password"
+
 
 class Ask(Protocol):
     """Sends a request on the connection that logs in, ahead of the requests that are held back."""
@@ -42,24 +45,30 @@ class Ask(Protocol):
 
 
 class Login:
-    """The SASL credentials that all connections of a client share. It caches keys, which take long to derive."""
+    """The SASL credentials that all connections of a client share. It caches keys, which take long to derive.
+
+    ``asks`` calls the function that returns the secret, instead of ``password`` or ``token_provider``.
+    """
 
     def __init__(
         self,
         mechanism: str,
         *,
         username: str = "",
-        password: str = "",
+        password: str | PasswordProvider = "",
         tokenauth: bool = False,
         token_provider: TokenProvider | None = None,
         extensions: Mapping[str, str] | None = None,
         kerberos: Kerberos | None = None,
+        asks: SecretFunction | None = None,
     ) -> None:
         self.mechanism = mechanism
         self._username = username
-        self._password = password
+        self._password = password if isinstance(password, str) else ""
+        self._asks = asks if isinstance(password, str) else SecretFunction("sasl_password", password)
         self._tokenauth = tokenauth
-        self._token_provider = token_provider
+        if token_provider is not None:
+            self._asks = SecretFunction("sasl_oauth_token_provider", token_provider)
         self._extensions = extensions or {}
         self._kerberos = kerberos
         self._keys: dict[Derivation, bytes] = {}
@@ -84,21 +93,52 @@ class Login:
         name = f" as {self._username!r}" if self._username else ""
         return f"{self.mechanism}{name}"
 
-    async def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange of messages with a broker, with a new token or ticket if the mechanism uses them.
+    @property
+    def delay(self) -> str:
+        """The words for a login that waited for the user's function in vain; empty if it has returned."""
+        return "" if self._asks is None else self._asks.delay
 
-        Raises AuthenticationError if the token provider raises it, or returns a value that is not a string. Raises it
-        also if Kerberos has no ticket for the broker. Any other exception of the provider becomes a ConnectionLost,
-        because the next token may be valid. An unreachable KDC is a ConnectionLost too.
+    @property
+    def needs_loop(self) -> bool:
+        """Whether an async function of the user returns the secret."""
+        return self._asks is not None and self._asks.is_async
+
+    def twin(self, home: asyncio.AbstractEventLoop) -> Login:
+        """Make a login with the present credentials for connections in another event loop than ``home``, the user's."""
+        return Login(
+            self.mechanism,
+            username=self._username,
+            password=self._password,
+            tokenauth=self._tokenauth,
+            extensions=self._extensions,
+            kerberos=self._kerberos,
+            asks=None if self._asks is None else self._asks.twin(home),
+        )
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Use this checked user name and password in the exchanges that begin from now on."""
+        self._username, self._password = username, password
+
+    async def exchange(self, host: str) -> SaslExchange:
+        """Begin an exchange of messages with a broker, with a new password, token or ticket if the login asks for one.
+
+        Raises AuthenticationError if the user's function raises it, or returns a wrong value. Raises it also if
+        Kerberos has no ticket for the broker. Any other exception of the function becomes a ConnectionLost, because the
+        next secret may be valid. An unreachable KDC is a ConnectionLost too.
         """
         if self._kerberos is not None:
             return await self._kerberos.exchange(host)
-        if self._token_provider is not None:
-            return OAuthBearerExchange(await self._token(self._token_provider), self._extensions)
+        secret = None if self._asks is None else await self._asks.call()
+        if self.mechanism == "OAUTHBEARER":
+            return OAuthBearerExchange(_token(secret), self._extensions)
+        username, password = self._username, self._password
+        if self._asks is not None:
+            username, password = _username_and_password(secret, username)
+            self._username = username  # for the texts of errors
         if self.mechanism == "PLAIN":
-            return PlainExchange(self._username, self._password)
+            return PlainExchange(username, password)
         nonce = secrets.token_urlsafe(24)
-        return ScramExchange(self.mechanism, self._username, self._password, nonce, tokenauth=self._tokenauth)
+        return ScramExchange(self.mechanism, username, password, nonce, tokenauth=self._tokenauth)
 
     async def log_in(self, exchange: SaslExchange, ask: Ask, versions: VersionTable, peer: str) -> float:
         """Exchange messages until the broker accepts. Return the session's seconds, 0.0 if it does not expire.
@@ -139,26 +179,26 @@ class Login:
             self._keys[derivation] = key
         return key
 
-    async def _token(self, provider: TokenProvider) -> str:
-        try:
-            # A function that is not declared as async may block. It may still return an awaitable.
-            # In a copy of the context, as ``to_thread`` calls it: the connection works for many callers.
-            context = copy_context()
-            token: object = context.run(provider) if _is_async(provider) else await asyncio.to_thread(provider)
-            if inspect.isawaitable(token):
-                from ..aio.user_context import InContext
 
-                token = await InContext(token, context)
-        except (AuthenticationError, ConnectionLost):
-            raise
-        except Exception as error:
-            raise ConnectionLost(
-                f"sasl_oauth_token_provider failed: it raised {type(error).__name__}", sent=False
-            ) from error
-        if not isinstance(token, str):
-            kind = type(token).__name__
-            raise AuthenticationError(f"sasl_oauth_token_provider must return a str, got {kind}")
-        return token
+def _token(token: object) -> str:
+    if not isinstance(token, str):
+        kind = type(token).__name__
+        raise AuthenticationError(f"sasl_oauth_token_provider must return a str, got {kind}")
+    return token
+
+
+def _username_and_password(value: object, username: str) -> tuple[str, str]:
+    """Check what the function returned: a password, or a user name and a password. The error does not quote it."""
+    pair = value if isinstance(value, tuple) else (username, value)
+    if len(pair) != 2:
+        raise AuthenticationError(f"sasl_password must return {_RETURNS}, got a tuple of {len(pair)} items")
+    if not pair[0] and isinstance(value, str):
+        raise AuthenticationError("sasl_password must return (username, password), because sasl_username is not set")
+    for name, part in zip(("user name", "password"), pair, strict=True):
+        problem = credential_problem(name, part)
+        if problem:
+            raise AuthenticationError(f"sasl_password must return {_RETURNS}: its {problem}")
+    return pair[0], Secret(pair[1])
 
 
 def _kerberos_of(config: ClientConfig) -> Kerberos | None:
@@ -168,10 +208,6 @@ def _kerberos_of(config: ClientConfig) -> Kerberos | None:
     from .kerberos import Kerberos
 
     return Kerberos.of(config)
-
-
-def _is_async(provider: TokenProvider) -> bool:
-    return inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__)
 
 
 async def _choose_mechanism(login: Login, exchange: SaslExchange, ask: Ask, peer: str) -> None:

@@ -44,6 +44,7 @@ class RenewedContext:
             try:
                 self._context = tls_context(
                     cafile=self._config.ssl_cafile,
+                    ca_password=self._config.ssl_ca_password,
                     certfile=self._config.ssl_certfile,
                     keyfile=self._config.ssl_keyfile,
                     key_password=self._config.ssl_key_password,

@@ -46,13 +46,17 @@ def encode_message(message: Message, version: int, out: bytearray) -> None:
     """
     start = len(out)
     try:
-        encoder(type(message), version)(message, out)
+        cls = type(message)
+        encode = _encoders.get((cls, version)) or encoder(cls, version)  # hot: mostly without the call
+        encode(message, out)
     except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
         del out[start:]
         from .encode_errors import describe_encode_error
 
         label = type(message).__name__
-        raise ValueError(describe_encode_error(message, version) or f"{label} v{version}: {error}") from error
+        wrong = ValueError(describe_encode_error(message, version) or f"{label} v{version}: {error}")
+        wrong.__cause__ = error  # compiled code ignores the "from" of a raise
+        raise wrong from error
 
 
 def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
@@ -62,10 +66,13 @@ def decode_message(cls: type[M], version: int, data: Buffer, position: int = 0) 
     copy. Raises ``ProtocolError`` for bytes that are not such a message.
     """
     try:
-        message, end = decoder(cls, version)(data, position)
+        decode = _decoders.get((cls, version)) or decoder(cls, version)  # hot: mostly without the call
+        message, end = decode(data, position)
     # The generated code checks lengths, not each number: a read behind the end of ``data`` raises one of these.
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise decode_error(cls.__name__, version, len(data), error) from None
+        damaged = decode_error(cls.__name__, version, len(data), error)
+        damaged.__cause__ = None  # hides the error: compiled code ignores the "from" of a raise
+        raise damaged from None
     return message, end
 
 

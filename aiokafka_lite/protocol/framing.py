@@ -30,6 +30,8 @@ if sys.platform == "linux":
     from mmap import MADV_HUGEPAGE
 
 SIZE_PREFIX = 4
+LONGEST_FRAME = 0x7FFFFFFF
+"""The largest frame in bytes: its size is a signed number of four bytes."""
 LEAST_FRAME = 4
 """The smallest frame in bytes. Every header has at least a correlation id."""
 
@@ -443,12 +445,17 @@ def open_frame() -> bytearray:
     return bytearray(SIZE_PREFIX)
 
 
+def size_of(out: bytearray) -> int:
+    """Return the size to write at the start of a frame. Raises ValueError if it does not fit there."""
+    size = len(out) - SIZE_PREFIX
+    if size > LONGEST_FRAME:
+        raise ValueError(f"a frame must be at most {LONGEST_FRAME} bytes long, got {size} bytes")
+    return size
+
+
 def close_frame(out: bytearray) -> bytearray:
     """Write the size at the start of the frame; return the same object."""
-    size = len(out) - SIZE_PREFIX
-    if size > 0x7FFFFFFF:
-        raise ValueError(f"a frame must be at most {0x7FFFFFFF} bytes long, got {size} bytes")
-    _write_size(out, 0, size)
+    _write_size(out, 0, size_of(out))
     return out
 
 

@@ -121,6 +121,16 @@ def _range_text(versions: Versions) -> str:
     return f"{versions.first} to {versions.last}" if versions.first < versions.last else f"only {versions.first}"
 
 
+_LONGEST_SHARED = 4096
+"""Bytes of a response. The one with all APIs of Kafka 4.3 has some 900."""
+
+
+# The brokers of a cluster send the same bytes for each connection. Nobody changes a response.
+@lru_cache(maxsize=8)
+def _shared_response(version: int, body: bytes) -> tuple[ApiVersionsResponse, int]:
+    return decode_message(ApiVersionsResponse, version, body, 0)
+
+
 def decode_api_versions(data: Buffer, position: int, version: int) -> tuple[ApiVersionsResponse, int]:
     """Decode a response to ApiVersions, which is not always in the version ``version``.
 
@@ -133,7 +143,10 @@ def decode_api_versions(data: Buffer, position: int, version: int) -> tuple[ApiV
         (code,) = struct.unpack_from(">h", data, position)
         refused = code == ErrorCode.UNSUPPORTED_VERSION and version > 0
     if not refused:
-        return decode_message(ApiVersionsResponse, version, data, position)
+        if len(data) - position > _LONGEST_SHARED:
+            return decode_message(ApiVersionsResponse, version, data, position)
+        response, size = _shared_response(version, bytes(data[position:]))
+        return response, position + size
     try:
         response, _ = decode_message(ApiVersionsResponse, 0, data, position)
     except ProtocolError:

@@ -57,6 +57,6 @@ def headers_of(topic: object, headers: Headers) -> tuple[Header, ...]:
         failure = SerializationError(
             f"the headers of a record for topic {topic!r} must be pairs of a name and bytes: {error}"
         )
-        failure.__cause__ = error
+        failure.__cause__ = error  # compiled code ignores the "from" of a raise
         raise failure from error
     return tuple(checked)

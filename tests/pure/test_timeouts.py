@@ -11,18 +11,21 @@ MODULES = ("", ".admin", ".consumer", ".embedded", ".processing", ".producer", "
 
 BOUNDED_OTHERWISE = {
     "AsyncSerializer": "the user's code",
+    "Consumer.assign_gradually": "the number of partitions; it waits for no broker",
     "ConsumerGroup.consume": "it runs until it is cancelled or closed",
     "ConsumerGroupHandler": "the user's code; rebalance_timeout bounds it",
     "Delivery.wait": "delivery_timeout",
     "EmbeddedCluster": "it runs in this process",
     "EmbeddedSchemaRegistry": "it runs in this process",
     "ExactlyOnce": "api_timeout of the producer, and transaction_timeout",
+    "ExactlyOnceInto.run": "it runs until it is cancelled or stopped",
     "MemoryConnector": "connect_timeout",
     "OffsetsOfPartitions.look_up": "the deadline of the call that it is a step of",
     "RebalanceListener": "the user's code; time_to_revoke bounds it",
     "SchemaRegistryClient": "timeout of the constructor",
     "Workers": "methods that ConsumerGroup calls; timeout of the constructor bounds a record",
     **dict.fromkeys(("AvroSerializer", "JsonSchemaSerializer", "ProtobufSerializer"), "timeout of the registry client"),
+    **dict.fromkeys(("AvroDeserializer", "JsonSchemaDeserializer"), "timeout of the registry client"),
 }
 
 

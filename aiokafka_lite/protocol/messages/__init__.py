@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .share_fetch import *
     from .share_groups import *
     from .share_offsets import *
+    from .share_state import *
     from .streams_groups import *
     from .telemetry import *
     from .topics import *
@@ -181,6 +182,21 @@ else:  # with a __getattr__, a type checker would accept every name
                 DescribeShareGroupOffsetsRequestGroup DescribeShareGroupOffsetsRequestTopic
                 DescribeShareGroupOffsetsResponse DescribeShareGroupOffsetsResponseGroup
                 DescribeShareGroupOffsetsResponsePartition DescribeShareGroupOffsetsResponseTopic
+            """,
+            ".share_state": """
+                DeleteShareGroupStateRequest DeleteShareGroupStateRequestPartition DeleteShareGroupStateRequestTopic
+                DeleteShareGroupStateResponse DeleteShareGroupStateResponsePartition DeleteShareGroupStateResponseTopic
+                InitializeShareGroupStateRequest InitializeShareGroupStateRequestPartition
+                InitializeShareGroupStateRequestTopic InitializeShareGroupStateResponse
+                InitializeShareGroupStateResponsePartition InitializeShareGroupStateResponseTopic
+                ReadShareGroupStateRequest ReadShareGroupStateRequestPartition ReadShareGroupStateRequestTopic
+                ReadShareGroupStateResponse ReadShareGroupStateResponseBatch ReadShareGroupStateResponsePartition
+                ReadShareGroupStateResponseTopic ReadShareGroupStateSummaryRequest
+                ReadShareGroupStateSummaryRequestPartition ReadShareGroupStateSummaryRequestTopic
+                ReadShareGroupStateSummaryResponse ReadShareGroupStateSummaryResponsePartition
+                ReadShareGroupStateSummaryResponseTopic WriteShareGroupStateRequest WriteShareGroupStateRequestBatch
+                WriteShareGroupStateRequestPartition WriteShareGroupStateRequestTopic WriteShareGroupStateResponse
+                WriteShareGroupStateResponsePartition WriteShareGroupStateResponseTopic
             """,
             ".streams_groups": """
                 StreamsCopartitionGroup StreamsEndpoint StreamsEndpointPartitions StreamsGroupDescribeAssignment

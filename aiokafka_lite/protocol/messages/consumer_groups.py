@@ -48,7 +48,7 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     """
 
     CONSUMER_GROUPS = since(0, kafka="4.0")
-    REGEX = since(1)
+    REGEX = since(1, kafka="4.0")
     MEMBER_CHOOSES_ID = since(1)
 
     group_id: str = string()

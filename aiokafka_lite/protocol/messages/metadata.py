@@ -154,8 +154,11 @@ class DescribeClusterResponse(Response):
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
-    """Describe the cluster. ``endpoint_type`` is 1 for brokers, 2 for controllers."""
+    """Describe the cluster: ``endpoint_type`` BROKERS or CONTROLLERS."""
 
+    BROKERS = 1
+    CONTROLLERS = 2
+    ENDPOINT_TYPE = since(1, kafka="3.7")
     FENCED_BROKERS = since(2, kafka="4.0")
 
     include_cluster_authorized_operations: bool = boolean()

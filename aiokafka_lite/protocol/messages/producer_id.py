@@ -31,6 +31,7 @@ class InitProducerIdRequest(Request[InitProducerIdResponse]):
 
     EPOCH_BUMP = since(3, kafka="2.5")
     PRODUCER_FENCED = since(4, kafka="2.7")
+    TWO_PHASE_COMMIT = since(6, kafka="4.1")
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

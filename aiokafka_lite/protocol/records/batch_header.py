@@ -13,6 +13,7 @@ HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12  # base offset and length: the length field does not count them
 CRC_COVERS_FROM: Final = 21
 MAGIC_AT: Final = 16
+PRODUCER_ID_AT: Final = 43
 INT64_MAX: Final = (1 << 63) - 1
 
 HEADER: Final = Struct(">qiibIhiqqqhii")

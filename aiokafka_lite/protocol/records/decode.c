@@ -7,7 +7,10 @@
    2. It raises no error for data: it answers "not done", and the caller decodes the same data with Python code, which
       finds the error, or handles what is rare.
    3. It decides what codec.decode_records decides. tests/pure/records compares the two on valid and on damaged data, and
-      runs this file under the sanitizers of the compiler. */
+      runs this file under the sanitizers of the compiler.
+   4. The garbage collector does not look at the lists of `decode_lists`, which have only numbers and bytes: it would
+      read all of them again and again while records are made. Who gives such a list to a program calls `collectable`
+      first (rows.c), because the program may change it. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -188,6 +191,8 @@ decode_lists(PyObject *module, PyObject *args)
         for (int column = 0; column < 4 && status > 0; column++) {
             lists[column] = PyList_New(count);
             status = lists[column] == NULL ? -1 : 1;
+            if (status > 0)
+                PyObject_GC_UnTrack(lists[column]);
         }
     }
     Py_ssize_t found = count;

@@ -59,8 +59,9 @@ async def test_a_dead_first_address_is_left_for_the_next_one(
     async with EmbeddedCluster(1, security=protocol, config=ClusterConfig(host="127.0.0.2", expose=True)) as cluster:
         settings = cluster.client_settings()
         port = int(settings.pop("bootstrap_servers").rpartition(":")[2])
-        resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
-        server = await asyncio.get_running_loop().create_server(lambda: Nobody(closes), "127.0.0.1", port)
+        # Connections to any of these addresses come from ports of 127.0.0.1, so there the port may be taken.
+        resolve_to(monkeypatch, "127.0.0.3", "127.0.0.2")
+        server = await asyncio.get_running_loop().create_server(lambda: Nobody(closes), "127.0.0.3", port)
         if protocol == "SSL":
             settings["ssl_check_hostname"] = False
         async with Producer(f"{NAME}:{port}", connect_timeout=0.5, api_timeout=20.0, **settings) as producer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite.aio.memory_pipe import MemoryTransport, memory_pipe
+from aiokafka_lite.aio.memory_pipe import AtOnce, MemoryTransport, memory_pipe
 
 
 class Notes(asyncio.Protocol):
@@ -217,3 +217,27 @@ async def test_streams_of_asyncio_work_on_it() -> None:
     writer.close()
     await writer.wait_closed()
     await turns()
+
+
+async def test_a_protocol_that_passes_bytes_on_receives_them_within_the_call() -> None:
+    class Relay(AtOnce):
+        def __init__(self) -> None:
+            self.events: list[bytes | None] = []
+
+        def data_received(self, data: bytes) -> None:
+            self.events.append(data)
+
+        def eof_received(self) -> None:
+            self.events.append(None)
+
+    notes = Notes()
+    (near, _), (far, relay) = memory_pipe(lambda: notes, Relay)
+    near.write(b"one")
+    near.write(b"two")
+    assert relay.events == [b"one", b"two"]
+    far.write(b"answer")
+    assert notes.data == b""  # the other side still receives in the next turn
+    near.close()
+    assert relay.events == [b"one", b"two", None]
+    await asyncio.sleep(0)
+    assert notes.events == ["made", "lost"]

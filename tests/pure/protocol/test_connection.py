@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from aiokafka_lite.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from aiokafka_lite.protocol.connection import (
     ClientProtocol,
-    InFlightRequest,
     ParsedRequest,
     RequestHeader,
     UnknownRequest,
@@ -76,7 +75,9 @@ def test_requests_and_responses_cross_in_every_version(cls: type[Any], data: st.
     client = ClientProtocol[str]("broker 1")
     header = asked(client, request, version, "promise")
     assert header == RequestHeader(cls.api_key, version, 0, "me")
-    assert client.receive(answer(header, response)) == (InFlightRequest(0, cls, version, "promise"), response)
+    answered, received = client.receive(answer(header, response))
+    assert (answered.correlation_id, answered.request, answered.version) == (0, cls, version)
+    assert (answered.promise, received) == ("promise", response)
     assert not client.in_flight
 
 

@@ -158,6 +158,8 @@ MISSING_IN_KAFKA_PYTHON = {
         *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
         *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
         *(f"{verb}ShareGroupOffsets" for verb in ("Describe", "Alter", "Delete")),
+        *(f"{verb}ShareGroupState" for verb in ("Initialize", "Read", "Write", "Delete")),
+        "ReadShareGroupStateSummary",
     )
     for kind in ("Request", "Response")
 }
