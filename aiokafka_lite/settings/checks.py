@@ -148,15 +148,24 @@ def filled(settings: object, name: str) -> None:
 
 def credential(settings: object, name: str) -> None:
     """Check a user name or a password. An error does not quote it."""
-    value = getattr(settings, name)
+    problem = credential_problem(name, getattr(settings, name))
+    if problem:
+        raise ConfigurationError(problem)
+
+
+def credential_problem(name: str, value: object) -> str:
+    """Return why the value is no user name or password, without quoting it; empty if it is one."""
+    if not isinstance(value, str):
+        return f"{name} must be a string, got {type(value).__name__}"
     if not value:
-        raise ConfigurationError(f"{name} must not be empty")
+        return f"{name} must not be empty"
     if "\0" in value:
-        raise ConfigurationError(f"{name} must not contain NUL")
+        return f"{name} must not contain NUL"
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} must be a string that UTF-8 can encode") from None
+        return f"{name} must be a string that UTF-8 can encode"
+    return ""
 
 
 def ip_address(settings: object, name: str) -> None:

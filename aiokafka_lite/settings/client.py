@@ -7,11 +7,13 @@ from the Java client. The annotation of a field names its counterparts in other 
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from .. import disclosure
 from ..arguments import must_be
@@ -33,10 +35,11 @@ from .checks import (
     whole,
     wrong,
 )
-from .java import Java, Librdkafka, Unset, is_https, to_secret, to_upper
+from .java import Java, Librdkafka, OwnProperty, Unset, is_https, to_secret, to_upper
 from .security import (
     MECHANISMS,
     SECURITY_PROTOCOLS,
+    PasswordProvider,
     Secret,
     TokenProvider,
     check_keytab,
@@ -45,19 +48,27 @@ from .security import (
     tls_context,
 )
 
+if TYPE_CHECKING:
+    from ..events import ClientEvent
+else:
+    ClientEvent = object  # ``properties`` reads the annotations, and a client without ``on_event`` needs no events
+
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 
 
-def _servers(servers: object) -> tuple[str, ...]:
-    """Split the addresses. Empty entries, as after a trailing comma, are left out."""
+def names_of_servers(servers: object, setting: str = "bootstrap_servers") -> tuple[str, ...]:
+    """Split the addresses. Empty entries, as after a trailing comma, are left out.
+
+    Raises ConfigurationError, with the name of the setting.
+    """
     if isinstance(servers, Mapping):
-        raise ConfigurationError("settings must be keyword arguments, got a dict as bootstrap_servers; pass **settings")
+        raise ConfigurationError(f"settings must be keyword arguments, got a dict as {setting}; pass **settings")
     texts = [servers] if isinstance(servers, str) else list(servers) if isinstance(servers, Iterable) else []
     names = [name.strip() for text in texts if isinstance(text, str) for name in text.split(",") if name.strip()]
     if not names or not all(isinstance(text, str) for text in texts):
         what = '"host:port", several joined by commas, or a list of them'
-        raise ConfigurationError(f"bootstrap_servers must be {what}, got {disclosure.addresses(servers)}")
+        raise ConfigurationError(f"{setting} must be {what}, got {disclosure.addresses(servers)}")
     return tuple(names)
 
 
@@ -74,7 +85,8 @@ class ClientConfig:
     client_id: Annotated[str, Java("client.id", "empty or generated")] = "aiokafka-lite"
     """The client's name in the brokers' logs, metrics and quotas."""
     client_rack: Annotated[str, Java("client.rack")] = ""
-    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392)."""
+    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392). Producers use it
+    with ``partitioner_rack_aware``."""
     request_timeout: Annotated[float, Java("request.timeout.ms")] = 30.0
     """Seconds that one request waits for its response. After that time, the connection is closed."""
     api_timeout: Annotated[float, Java("default.api.timeout.ms")] = 60.0
@@ -112,11 +124,18 @@ class ClientConfig:
     a time."""
     local_address: Annotated[str | None, Java(None)] = None
     """The IP address of this machine from which the client connects. With None, the operating system chooses it."""
+    proxy: Annotated[str | None, Java(None), OwnProperty("proxy.url", read=to_secret)] = field(default=None, repr=False)
+    """The proxy between this machine and the brokers: ``"socks5://host:port"`` or ``"http://host:port"`` (by CONNECT),
+    with ``user:password@`` before the host if it requires them. It resolves the names of the brokers. Needs the extra
+    ``proxy``."""
     allow_auto_create_topics: Annotated[bool, Java("allow.auto.create.topics")] = True
     """Whether using a topic may create it, if the broker allows that."""
     enable_metrics_push: Annotated[bool, Java("enable.metrics.push")] = True
     """Whether producers, consumers and share consumers push metrics to brokers whose operator subscribes to them
     (KIP-714)."""
+    on_event: Annotated[Callable[[ClientEvent], object] | None, Java(None)] = None
+    """A function that is called at once with each event of the client: see ``aiokafka_lite.events``. It runs in the
+    event loop, so it must not block. An exception is logged once per kind, and changes nothing."""
     security_protocol: Annotated[SecurityProtocol, Java("security.protocol", read=to_upper)] = "PLAINTEXT"
     """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``."""
     ssl_context: Annotated[
@@ -129,13 +148,19 @@ class ClientConfig:
         Librdkafka("ssl.ca.location"),
         Unset("the system's certificates"),
     ] = field(default=None, repr=False)
-    """The trusted CA certificates: the path of a PEM file, or PEM text. If None, the system's certificates."""
+    """The trusted CA certificates: the path of a PEM or PKCS#12 file, or PEM text. If None, the system's
+    certificates."""
+    ssl_ca_password: Annotated[str | None, Java("ssl.truststore.password", is_property=False)] = field(
+        default=None, repr=False
+    )
+    """The password of ``ssl_cafile``, if it is a PKCS#12 store."""
     ssl_certfile: Annotated[
         str | None,
         Java("ssl.keystore.location, ssl.keystore.certificate.chain"),
         Librdkafka("ssl.certificate.location"),
     ] = field(default=None, repr=False)
-    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text."""
+    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text. Or the path of a
+    PKCS#12 store with the private key."""
     ssl_keyfile: Annotated[
         str | None,
         Java("ssl.keystore.key", read=to_secret),
@@ -143,7 +168,7 @@ class ClientConfig:
     ] = field(default=None, repr=False)
     """The private key of the certificate: path or PEM text. If None, it is read from ``ssl_certfile``."""
     ssl_key_password: Annotated[str | None, Java("ssl.key.password", read=to_secret)] = field(default=None, repr=False)
-    """The password of an encrypted private key."""
+    """The password of an encrypted private key, or of the PKCS#12 store in ``ssl_certfile``."""
     ssl_check_hostname: Annotated[bool, Java("ssl.endpoint.identification.algorithm", read=is_https)] = True
     """Whether a broker's certificate must match the host name that the client connects to."""
     sasl_mechanism: Annotated[
@@ -157,11 +182,14 @@ class ClientConfig:
         Java("sasl.jaas.config", is_property=False),
         Librdkafka("sasl.username"),
     ] = None
-    """The user name for PLAIN and SCRAM."""
+    """The user name for PLAIN and SCRAM. May be missing if ``sasl_password`` is a function that returns it."""
     sasl_password: Annotated[
-        str | None, Java("sasl.jaas.config", is_property=False), Librdkafka("sasl.password", read=to_secret)
+        str | PasswordProvider | None,
+        Java("sasl.jaas.config", is_property=False),
+        Librdkafka("sasl.password", read=to_secret),
     ] = field(default=None, repr=False)
-    """The password for PLAIN and SCRAM."""
+    """The password for PLAIN and SCRAM. Or a function, sync or async, that returns the password, or a tuple of the user
+    name and the password. It is called for each login."""
     sasl_tokenauth: Annotated[bool, Java("sasl.jaas.config", "`false`", is_property=False)] = False
     """Whether SCRAM uses a delegation token (KIP-48): the user name is its id, the password its HMAC in base64."""
     sasl_oauth_token_provider: Annotated[
@@ -185,7 +213,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         plain_strings(self)
-        object.__setattr__(self, "bootstrap_servers", _servers(self.bootstrap_servers))
+        object.__setattr__(self, "bootstrap_servers", names_of_servers(self.bootstrap_servers))
         string(self, "client_id", "client_rack")
         seconds(self, "request_timeout", "api_timeout", zero=False)
         seconds(self, "connect_timeout", "metadata_max_age", "connections_max_idle", zero=False, most=LONGEST_TIMER)
@@ -197,12 +225,37 @@ class ClientConfig:
         whole(self, "max_open_requests", 1)
         if self.retry_backoff_function is not None and not callable(self.retry_backoff_function):
             raise wrong("retry_backoff_function", "a function, or None", self.retry_backoff_function)
+        _check_on_event(self.on_event)
         if self.local_address is not None:
             ip_address(self, "local_address")
+        if self.proxy is not None:
+            _check_proxy(self)
         switch(self, "allow_auto_create_topics", "enable_metrics_push", "sasl_tokenauth")
-        _hide(self, "ssl_key_password", "sasl_password")
+        _hide(self, "ssl_key_password", "ssl_ca_password")
+        if not callable(self.sasl_password):
+            _hide(self, "sasl_password", kinds="a string or a function")
         _check_tls(self)
         _check_sasl(self)
+
+    def with_credentials(self, username: str, password: str) -> Self:
+        """Return these settings with another user name and password.
+
+        Raises ConfigurationError for a wrong value, for a login without a password, and if ``sasl_password`` is a
+        function. The error does not quote the password.
+        """
+        call = "set_credentials()"
+        if not self.uses_sasl:
+            raise ConfigurationError(f"{call} requires a login, and security_protocol is {self.security_protocol!r}")
+        if self.sasl_mechanism in _OF_MECHANISM:
+            raise ConfigurationError(f"{call} is for PLAIN and SCRAM, and sasl_mechanism is {self.sasl_mechanism!r}")
+        if callable(self.sasl_password):
+            raise ConfigurationError(f"{call} cannot be combined with a function as sasl_password, which it replaces")
+        changed = copy.copy(self)
+        for name, value in (("sasl_username", username), ("sasl_password", password)):
+            object.__setattr__(changed, name, value)
+            credential(changed, name)
+        _hide(changed, "sasl_password")
+        return changed
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -220,7 +273,7 @@ class ClientConfig:
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-_TLS_PARTS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
+_TLS_PARTS = ("ssl_cafile", "ssl_ca_password", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PASSWORD = ("sasl_username", "sasl_password")
 _OAUTH = ("sasl_oauth_token_provider", "sasl_oauth_extensions")
@@ -230,14 +283,31 @@ _OPTIONAL = ("sasl_oauth_extensions", *_KERBEROS)
 _OF_MECHANISM = {"OAUTHBEARER": _OAUTH, "GSSAPI": _KERBEROS}
 
 
-def _hide(settings: object, *names: str) -> None:
+def _hide(settings: object, *names: str, kinds: str = "a string") -> None:
     """Make strings ``Secret``, so that no error or log can quote them."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not isinstance(value, str):
-            raise ConfigurationError(f"{name} must be a string, got {_kind(value)}")
+            raise ConfigurationError(f"{name} must be {kinds}, got {_kind(value)}")
         if value is not None:
             object.__setattr__(settings, name, Secret(value))
+
+
+def _check_on_event(function: object) -> None:
+    if function is None:
+        return
+    # An async function, or an object whose ``__call__`` is one, would return a coroutine that nobody awaits.
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004 - which one
+    if not callable(function) or inspect.iscoroutinefunction(called):
+        raise wrong("on_event", "a plain function of an event, or None", function)
+
+
+def _check_proxy(settings: ClientConfig) -> None:
+    from .proxy_address import parse_proxy  # imported here, because few clients have a proxy
+
+    parse_proxy(settings.proxy)
+    _hide(settings, "proxy")
+    extra("python_socks", "proxy")
 
 
 def _check_tls(settings: ClientConfig) -> None:
@@ -255,10 +325,14 @@ def _check_tls(settings: ClientConfig) -> None:
         return
     for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         _check_pem(settings, name)
-    if settings.ssl_certfile is None and len(present) > (settings.ssl_cafile is not None):
-        raise ConfigurationError(f"{present[-1]} requires ssl_certfile, which is not set")
+    if settings.ssl_ca_password is not None and settings.ssl_cafile is None:
+        raise ConfigurationError("ssl_ca_password requires ssl_cafile, which is not set")
+    of_client = [name for name in present if name in ("ssl_keyfile", "ssl_key_password")]
+    if settings.ssl_certfile is None and of_client:
+        raise ConfigurationError(f"{of_client[-1]} requires ssl_certfile, which is not set")
     context = tls_context(
         cafile=settings.ssl_cafile,
+        ca_password=settings.ssl_ca_password,
         certfile=settings.ssl_certfile,
         keyfile=settings.ssl_keyfile,
         key_password=settings.ssl_key_password,
@@ -313,8 +387,9 @@ def _check_sasl(settings: ClientConfig) -> None:
 
 def _check_credentials(settings: ClientConfig, mechanism: str, present: Collection[str]) -> None:
     credentials = _OF_MECHANISM.get(mechanism, _PASSWORD)
+    optional = (*_OPTIONAL, "sasl_username") if callable(settings.sasl_password) else _OPTIONAL
     for name in _CREDENTIALS:
-        if name in credentials and name not in present and name not in _OPTIONAL:
+        if name in credentials and name not in present and name not in optional:
             raise ConfigurationError(f"{name} is required for {mechanism}")
         if name in present and name not in credentials:
             raise ConfigurationError(f"{name} is not for {mechanism}, which takes {' and '.join(credentials)}")
@@ -324,9 +399,10 @@ def _check_credentials(settings: ClientConfig, mechanism: str, present: Collecti
     elif mechanism == "GSSAPI":
         _check_kerberos(settings)
     else:
-        string(settings, "sasl_username")
         for name in credentials:
-            credential(settings, name)
+            if name in present and not callable(getattr(settings, name)):
+                string(settings, name)
+                credential(settings, name)
 
 
 def _check_provider(provider: object) -> None:

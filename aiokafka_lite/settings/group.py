@@ -10,6 +10,7 @@ from .checks import filled, one_of, plain_strings, seconds, switch, wrong
 from .java import Java, Unset, to_lower
 
 GroupProtocolName = Literal["classic", "consumer", "auto"]
+HeartbeatThreadMode = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,9 @@ class GroupConfig:
     group_protocol: Annotated[GroupProtocolName, Java("group.protocol", read=to_lower)] = "classic"
     """``"classic"``, ``"consumer"`` or ``"auto"``. With ``"consumer"`` (KIP-848), the brokers assign the partitions,
     and set session timeout and heartbeat interval. ``"auto"`` is ``"consumer"`` if the cluster has it."""
+    heartbeat_thread: Annotated[HeartbeatThreadMode, Java(None)] = "auto"
+    """Whether a thread sends heartbeats while the event loop is blocked, until ``max_poll_interval``. ``"auto"``: after
+    the first block of more than a second, so that block may still end the session. ``"always"``: from the start."""
     group_remote_assignor: Annotated[
         str | None, Java("group.remote.assignor"), Unset("the first strategy of the brokers")
     ] = None
@@ -57,6 +61,7 @@ class GroupConfig:
             )
         switch(self, "auto_commit")
         one_of(self, "group_protocol", get_args(GroupProtocolName))
+        one_of(self, "heartbeat_thread", get_args(HeartbeatThreadMode))
         if self.group_remote_assignor is not None:
             filled(self, "group_remote_assignor")
             if self.group_protocol == "classic":

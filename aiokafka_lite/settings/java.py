@@ -41,6 +41,13 @@ class Librdkafka(NamedTuple):
     read: Reader | None = None
 
 
+class OwnProperty(NamedTuple):
+    """The property of a setting that the other clients do not have."""
+
+    name: str
+    read: Reader | None = None
+
+
 class Unset(NamedTuple):
     """The words to print for the default None."""
 

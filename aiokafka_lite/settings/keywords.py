@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TypedDict
 
+from ..events import ClientEvent
 from ..types import Compression, CompressionName
 from .client import Mechanism, SecurityProtocol
 from .consumer import IsolationName, OffsetResetName
-from .group import GroupProtocolName
+from .group import GroupProtocolName, HeartbeatThreadMode
 from .java import Acks
-from .security import TokenProvider
+from .producer import TopicSettings
+from .security import PasswordProvider, TokenProvider
 from .share import AcknowledgementMode, AcquireMode
 
 
@@ -25,8 +27,8 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     """The client's name in the brokers' logs, metrics and quotas. Default: ``"aiokafka-lite"``."""
     client_rack: str
-    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392). Default:
-    empty."""
+    """The rack of this client. If it is set, consumers read from a replica in the same rack (KIP-392). Producers use it
+    with ``partitioner_rack_aware``. Default: empty."""
     request_timeout: float
     """Seconds that one request waits for its response. After that time, the connection is closed. Default: 30 s."""
     api_timeout: float
@@ -65,9 +67,16 @@ class ClientSettings(TypedDict, total=False):
     local_address: str | None
     """The IP address of this machine from which the client connects. With None, the operating system chooses it.
     Default: none."""
+    proxy: str | None
+    """The proxy between this machine and the brokers: ``"socks5://host:port"`` or ``"http://host:port"`` (by CONNECT),
+    with ``user:password@`` before the host if it requires them. It resolves the names of the brokers. Needs the extra
+    ``proxy``. Default: none."""
     enable_metrics_push: bool
     """Whether producers, consumers and share consumers push metrics to brokers whose operator subscribes to them
     (KIP-714). Default: ``True``."""
+    on_event: Callable[[ClientEvent], object] | None
+    """A function that is called at once with each event of the client: see ``aiokafka_lite.events``. It runs in the
+    event loop, so it must not block. An exception is logged once per kind, and changes nothing. Default: none."""
     security_protocol: SecurityProtocol
     """The protocol of the brokers' listener: ``"PLAINTEXT"``, ``"SSL"``, ``"SASL_PLAINTEXT"`` or ``"SASL_SSL"``.
     Default: ``"PLAINTEXT"``."""
@@ -75,25 +84,29 @@ class ClientSettings(TypedDict, total=False):
     """A complete SSLContext, instead of the other ``ssl_`` settings. If None, one is made from them. Default: made from
     the next settings."""
     ssl_cafile: str | None
-    """The trusted CA certificates: the path of a PEM file, or PEM text. If None, the system's certificates. Default:
-    the system's certificates."""
+    """The trusted CA certificates: the path of a PEM or PKCS#12 file, or PEM text. If None, the system's certificates.
+    Default: the system's certificates."""
+    ssl_ca_password: str | None
+    """The password of ``ssl_cafile``, if it is a PKCS#12 store. Default: none."""
     ssl_certfile: str | None
-    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text. Default:
-    none."""
+    """The client's certificate and its intermediate certificates: the path of a PEM file, or PEM text. Or the path of a
+    PKCS#12 store with the private key. Default: none."""
     ssl_keyfile: str | None
     """The private key of the certificate: path or PEM text. If None, it is read from ``ssl_certfile``. Default:
     none."""
     ssl_key_password: str | None
-    """The password of an encrypted private key. Default: none."""
+    """The password of an encrypted private key, or of the PKCS#12 store in ``ssl_certfile``. Default: none."""
     ssl_check_hostname: bool
     """Whether a broker's certificate must match the host name that the client connects to. Default: ``True``."""
     sasl_mechanism: Mechanism | None
     """``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"`` or ``"GSSAPI"`` (Kerberos). Default:
     none."""
     sasl_username: str | None
-    """The user name for PLAIN and SCRAM. Default: none."""
-    sasl_password: str | None
-    """The password for PLAIN and SCRAM. Default: none."""
+    """The user name for PLAIN and SCRAM. May be missing if ``sasl_password`` is a function that returns it. Default:
+    none."""
+    sasl_password: str | PasswordProvider | None
+    """The password for PLAIN and SCRAM. Or a function, sync or async, that returns the password, or a tuple of the user
+    name and the password. It is called for each login. Default: none."""
     sasl_tokenauth: bool
     """Whether SCRAM uses a delegation token (KIP-48): the user name is its id, the password its HMAC in base64.
     Default: ``False``."""
@@ -127,6 +140,12 @@ class ProducerSettings(ClientSettings, total=False):
     transaction_timeout: float
     """Seconds after which the coordinator aborts a transaction that is still open, and fences its producer. Default: 60
     s."""
+    two_phase_commit: bool
+    """Whether another system, such as a database, decides about the transactions (KIP-939). No timeout aborts them, and
+    ``prepare_transaction`` returns what the other system has to store. Default: ``False``."""
+    prepared_transaction: str | None
+    """With ``two_phase_commit``, the last result of ``prepare_transaction`` that the other system has stored. The start
+    commits this transaction, unless it has ended already, and aborts any other one. Default: none."""
     idempotence: bool | None
     """Whether brokers drop duplicates that retries cause. None means True if ``acks="all"`` and ``retries`` > 0.
     Default: on with ``acks="all"`` and ``retries`` above 0."""
@@ -150,10 +169,17 @@ class ProducerSettings(ClientSettings, total=False):
     compression_level: int | None
     """The level of the codec: gzip 0 to 9, lz4 0 to 17, zstd -131072 to 22. None is the codec's default. Default: the
     codec's own."""
+    partitioner_rack_aware: bool
+    """Whether records without a key go to partitions whose leader is in ``client_rack``, while there are such leaders
+    (KIP-1123). The rack of each broker is its ``broker.rack``. Default: ``False``."""
     delivery_timeout: float
     """Seconds from accepting a record until it fails with KafkaTimeout, if it is not acknowledged. Default: 120 s."""
     max_block: float
     """Seconds that ``send`` waits for metadata, for room in the buffer, and for an async serializer. Default: 60 s."""
+    topic_settings: Mapping[str, TopicSettings] | None
+    """Other settings for some topics, by name: ``{"audit": TopicSettings(compression="zstd", linger=0.1)}``. A topic
+    can have its own ``compression``, ``compression_level``, ``batch_size``, ``linger`` and ``delivery_timeout``.
+    Default: none."""
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -208,6 +234,10 @@ class ConsumerSettings(ClientSettings, total=False):
     """``"classic"``, ``"consumer"`` or ``"auto"``. With ``"consumer"`` (KIP-848), the brokers assign the partitions,
     and set session timeout and heartbeat interval. ``"auto"`` is ``"consumer"`` if the cluster has it. Default:
     ``"classic"``."""
+    heartbeat_thread: HeartbeatThreadMode
+    """Whether a thread sends heartbeats while the event loop is blocked, until ``max_poll_interval``. ``"auto"``: after
+    the first block of more than a second, so that block may still end the session. ``"always"``: from the start.
+    Default: ``"auto"``."""
     group_remote_assignor: str | None
     """The brokers' assignment strategy under the consumer protocol: ``"uniform"`` or ``"range"``. None: their default.
     Default: the first strategy of the brokers."""
@@ -238,6 +268,10 @@ class ShareConsumerSettings(ClientSettings, total=False):
     """Seconds for which the client renews the locks of the records of one read (KIP-1222, Kafka 4.2). They begin again
     when the program acknowledges one of them. After that, the locks end, and the records are delivered again. 0 renews
     no lock. Default: 300 s."""
+    heartbeat_thread: HeartbeatThreadMode
+    """Whether a thread sends heartbeats while the event loop is blocked, for up to 5 minutes. ``"auto"``: after the
+    first block of more than a second, so that block may still end the session. ``"always"``: from the start. Default:
+    ``"auto"``."""
     check_crcs: bool
     """Whether the checksums of batches are verified. Default: ``True``."""
     max_decompressed_size: int

@@ -24,6 +24,8 @@ _RENAMED = {
     "ssl_password": "ssl_key_password",
     "max_in_flight": "max_in_flight_requests_per_connection",
     "timeout": "api_timeout",
+    "proxy_url": "proxy",
+    "socks5_proxy": "proxy",
 }
 """Other clients' names of settings that no rule translates."""
 

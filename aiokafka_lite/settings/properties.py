@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from .client import ClientConfig
 from .consumer import ConsumerConfig
 from .group import GroupConfig
-from .java import EXPECTED, Java, Librdkafka, Reader, to_bool, to_number, to_seconds, to_text
+from .java import EXPECTED, Java, Librdkafka, OwnProperty, Reader, to_bool, to_number, to_seconds, to_text
 from .producer import ProducerConfig
 from .property_files import read_properties, resolve
 from .property_logins import ENDPOINT, LOGIN_PROPERTIES, TOKEN_PROVIDER, add_credentials, check_stores
@@ -47,7 +47,7 @@ def _properties_of(annotations: Iterable[object]) -> Iterator[tuple[str, Reader 
         match annotation:
             case Java(names=str(names), is_property=True):
                 yield from ((name, annotation.read) for name in names.split(", "))
-            case Librdkafka():
+            case Librdkafka() | OwnProperty():
                 yield annotation
 
 
@@ -81,8 +81,6 @@ MEANINGS = {**_CLIENT, **_PRODUCER, **_CONSUMER, **_GROUP}
 _PROPERTIES = frozenset({*MEANINGS, _GROUP_ID, *LOGIN_PROPERTIES})
 
 _INSTEAD = {
-    "ssl.truststore.password": "a trust store in PEM form has no password; remove it",
-    "ssl.keystore.password": "a key store in PEM form has no password; the password of its key is ssl.key.password",
     "max.poll.records": "pass max_records to the call that reads",
     "key.serializer": "pass key_serializer to the producer",
     "value.serializer": "pass value_serializer to the producer",
@@ -92,7 +90,7 @@ _INSTEAD = {
     "interceptor.classes": "pass interceptors to the producer or the consumer",
     "sasl.login.callback.handler.class": f"set {ENDPOINT}, or {TOKEN_PROVIDER} to a function that returns the token",
     "sasl.client.callback.handler.class": "set sasl.username and sasl.password, as file:/path or env:NAME",
-    "ssl.engine.factory.class": "set ssl.truststore.location and ssl.keystore.location to PEM files",
+    "ssl.engine.factory.class": "set ssl.truststore.location and ssl.keystore.location to PEM or PKCS#12 files",
 }
 """Properties of Java's client that do not exist here, and what to do instead."""
 

@@ -35,9 +35,32 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     return _read_java(text, str(path))
 
 
-def _read_toml(content: bytes, path: str) -> dict[str, str]:
+def read_tables(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
+    """Read a TOML file with a table of properties for each name. Raises ConfigurationError, which quotes no value."""
+    file, reason = Path(path), ""
     try:
-        return dict(_flatten(tomllib.loads(content.decode()), ""))
+        content = file.read_bytes()
+    except OSError as error:
+        content, reason = b"", error.strerror or "it cannot be read"
+    if reason:
+        raise ConfigurationError(f"cannot read {disclosure.path(path)}: {reason}")
+    tables = {}
+    for name, table in _load_toml(content, str(path)).items():
+        if not isinstance(table, dict):
+            raise ConfigurationError(
+                f"{disclosure.setting(name)} in {disclosure.path(path)} must be a table, as in [prod]"
+            )
+        tables[name] = dict(_flatten(table, ""))
+    return tables
+
+
+def _read_toml(content: bytes, path: str) -> dict[str, str]:
+    return dict(_flatten(_load_toml(content, path), ""))
+
+
+def _load_toml(content: bytes, path: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(content.decode())
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path!r} is a TOML file, so it must be UTF-8") from None
     except tomllib.TOMLDecodeError as error:

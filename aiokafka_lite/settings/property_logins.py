@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .. import disclosure
 from ..arguments import must_be
 from ..errors import ConfigurationError
-from ..oauth import ClientCredentials, imported_provider
+from ..oauth import ClientCredentials, SignedAssertion, TokenFromFile
+from ..oauth.sources import imported_provider
 from .property_files import resolve
-from .security import CONVERT_JKS, CONVERT_PKCS12, Secret
+from .security import CONVERT_JKS, Secret
 
 JAAS = "sasl.jaas.config"
 JAAS_EXPECTED = 'as in ...ScramLoginModule required username="alice" password="...";'
@@ -24,28 +26,68 @@ ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
 _CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
 _SCOPE = "sasl.oauthbearer.scope"
+_ASSERTION = "sasl.oauthbearer.assertion"
+_ASSERTION_FILE, _ASSERTION_KEY = f"{_ASSERTION}.file", f"{_ASSERTION}.private.key.file"
+_ASSERTION_OPTIONS = {
+    f"{_ASSERTION}.algorithm": "algorithm",
+    f"{_ASSERTION}.claim.aud": "audience",
+    f"{_ASSERTION}.claim.iss": "issuer",
+    f"{_ASSERTION}.claim.sub": "subject",
+    f"{_ASSERTION}.claim.exp.seconds": "lifetime",
+    f"{_ASSERTION}.private.key.passphrase": "key_password",
+}
+"""The properties of Java's client for an assertion (KIP-1258), and the arguments of ``SignedAssertion``."""
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
-LOGIN_PROPERTIES = (JAAS, _TOKEN, TOKEN_PROVIDER, ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE, *_STORE_TYPES)
-
 _STORE_KINDS = ("JKS", "PKCS12", "PKCS11", "JCEKS", "BCFKS", "PEM")
-_CONVERT = {"JKS": CONVERT_JKS, "PKCS12": CONVERT_PKCS12}
-_SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
+_READ_STORES = ("PEM", "PKCS12")
+_CONVERT = {"JKS": CONVERT_JKS}
+_STORE_PASSWORDS = {"ssl.keystore.password": "ssl_key_password", "ssl.truststore.password": "ssl_ca_password"}
 
 
 def check_stores(properties: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for stores that are not PEM, by the given type or by the file name's suffix."""
+    """Raise ConfigurationError for a type of stores that cannot be read, or for the suffix of Java's own format."""
     for name in _STORE_TYPES:
         location = name.replace(".type", ".location")
         path = properties.get(location, "")
         declared_type = resolve(name, properties.get(name, "")).strip().upper()
-        store_type = declared_type or _SUFFIXES.get(Path(path).suffix.lower())
-        if store_type is None or store_type == "PEM":
+        store_type = declared_type or ("JKS" if Path(path).suffix.lower() == ".jks" else "PEM")
+        if store_type in _READ_STORES:
             continue
         shown = store_type if store_type in _STORE_KINDS else disclosure.kind(store_type)
         culprit = f"{name}={shown}" if name in properties else f"{location}={disclosure.path(path)}"
-        convert = f"; {_CONVERT[store_type]}, and set {name}=PEM" if store_type in _CONVERT else ""
-        raise ConfigurationError(f"{culprit} must be PEM{convert}")
+        convert = f"; {_CONVERT[store_type]}, and set {name}=PKCS12" if store_type in _CONVERT else ""
+        raise ConfigurationError(f"{culprit} must be PEM or PKCS12{convert}")
 
+
+def _add_store_passwords(properties: Mapping[str, str], settings: dict[str, object]) -> None:
+    """Add the passwords of PKCS#12 stores. Files for Java's client often have the password of the key too."""
+    for name, setting in _STORE_PASSWORDS.items():
+        if name not in properties:
+            continue
+        store_type = name.replace(".password", ".type")
+        if resolve(store_type, properties.get(store_type, "")).strip().upper() == "PEM":
+            key = "; the password of its key is ssl.key.password" if "keystore" in name else "; remove it"
+            raise ConfigurationError(f"{name} is not supported: a store in PEM form has no password{key}")
+        password = Secret(resolve(name, properties[name]))
+        present = settings.setdefault(setting, password)
+        if isinstance(present, str) and present.encode() != password.encode():
+            raise ConfigurationError(f"{name} and ssl.key.password differ, but a PKCS#12 store has one password")
+
+
+LOGIN_PROPERTIES = (
+    JAAS,
+    _TOKEN,
+    TOKEN_PROVIDER,
+    ENDPOINT,
+    _CLIENT_ID,
+    _CLIENT_SECRET,
+    _SCOPE,
+    _ASSERTION_FILE,
+    _ASSERTION_KEY,
+    *_ASSERTION_OPTIONS,
+    *_STORE_TYPES,
+    *_STORE_PASSWORDS,
+)
 
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
@@ -58,6 +100,7 @@ _MODULES = {
 def add_credentials(properties: Mapping[str, str], settings: dict[str, object]) -> None:
     """Add the login settings that are made from several properties, or from a part of one. Raises
     ConfigurationError."""
+    _add_store_passwords(properties, settings)
     if JAAS in properties:
         _add_jaas(properties, settings)
     sources = [name for name in (_TOKEN, TOKEN_PROVIDER, ENDPOINT) if name in properties]
@@ -71,12 +114,38 @@ def add_credentials(properties: Mapping[str, str], settings: dict[str, object]) 
     if ENDPOINT in properties:
         names = (ENDPOINT, _CLIENT_ID, _CLIENT_SECRET, _SCOPE)
         values = {name: resolve(name, properties[name]) for name in names if name in properties}
+        assertion = _assertion_of(properties)
         for name in (_CLIENT_ID, _CLIENT_SECRET):
-            if name not in values:
+            if name not in values and not (assertion and name == _CLIENT_SECRET):
                 raise ConfigurationError(f"{name} is required with {ENDPOINT}")
         settings["sasl_oauth_token_provider"] = ClientCredentials(
-            values[ENDPOINT], values[_CLIENT_ID], values[_CLIENT_SECRET], scope=values.get(_SCOPE)
+            values[ENDPOINT],
+            values[_CLIENT_ID],
+            values.get(_CLIENT_SECRET),
+            assertion=assertion,
+            scope=values.get(_SCOPE),
         )
+
+
+def _assertion_of(properties: Mapping[str, str]) -> SignedAssertion | TokenFromFile | None:
+    """Return what makes the assertions of the client; None if no property names a key or a file."""
+    if _ASSERTION_FILE in properties:
+        if _ASSERTION_KEY in properties:
+            raise ConfigurationError(f"{_ASSERTION_FILE} and {_ASSERTION_KEY} cannot be combined; remove one of them")
+        return TokenFromFile(resolve(_ASSERTION_FILE, properties[_ASSERTION_FILE]))
+    if _ASSERTION_KEY not in properties:
+        return None
+    options: dict[str, Any] = {
+        argument: resolve(name, properties[name]) for name, argument in _ASSERTION_OPTIONS.items() if name in properties
+    }
+    for name, argument in _ASSERTION_OPTIONS.items():
+        if argument in ("audience", "issuer") and argument not in options:
+            raise ConfigurationError(f"{name} is required with {_ASSERTION_KEY}")
+    try:
+        options["lifetime"] = int(options.get("lifetime", "300"))
+    except ValueError:
+        raise ConfigurationError(f"{_ASSERTION}.claim.exp.seconds must be a whole number of seconds") from None
+    return SignedAssertion(resolve(_ASSERTION_KEY, properties[_ASSERTION_KEY]), **options)
 
 
 def _add_jaas(properties: Mapping[str, str], settings: dict[str, object]) -> None:

@@ -18,6 +18,7 @@ from .. import disclosure
 from ..errors import ConfigurationError
 
 __all__ = [
+    "PasswordProvider",
     "TokenProvider",
 ]
 
@@ -27,8 +28,17 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
 TokenProvider = Callable[[], str | Awaitable[str]]
 """Returns a token for one login. A sync function runs in a thread, because it may block."""
 
+PasswordProvider = Callable[[], str | tuple[str, str] | Awaitable[str | tuple[str, str]]]
+"""Returns the password for one login, or the user name and the password. A sync function runs in a thread."""
+
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.+?)-----END \1-----", re.DOTALL)
 _PEM_LINE = 64
+
+_SEQUENCE = b"\x30"
+"""The first byte of every PKCS#12 store: the tag of a sequence in ASN.1."""
+
+_JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+"""The first bytes of the formats of Java, JKS and JCEKS."""
 
 _KEYTAB = b"\x05"
 """The first byte of a keytab: the version of Kerberos."""
@@ -75,11 +85,17 @@ def is_pem(text: str) -> bool:
 
 
 def tls_context(
-    *, cafile: str | None, certfile: str | None, keyfile: str | None, key_password: str | None, check_hostname: bool
+    *,
+    cafile: str | None,
+    ca_password: str | None = None,
+    certfile: str | None,
+    keyfile: str | None,
+    key_password: str | None,
+    check_hostname: bool,
 ) -> ssl.SSLContext:
     """Create the TLS context with the trusted CAs (None: the system's) and, if given, the client's own certificate.
 
-    Raises ConfigurationError, which names the setting.
+    Files are PEM or PKCS#12. Raises ConfigurationError, which names the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = check_hostname
@@ -87,7 +103,7 @@ def tls_context(
     if cafile is None:
         context.load_default_certs()
     else:
-        _trust(context, cafile)
+        _trust(context, cafile, ca_password)
     if certfile is not None:
         _identify(context, certfile, keyfile, key_password)
     return context
@@ -145,13 +161,22 @@ def server_tls_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = client_auth
     if cafile is not None:
-        _trust(context, cafile)
+        _trust(context, cafile, None)
     _identify(context, certfile, keyfile, key_password)
     return context
 
 
-def _trust(context: ssl.SSLContext, cafile: str) -> None:
-    certificates = _lines(_read("ssl_cafile", cafile))
+def _trust(context: ssl.SSLContext, cafile: str, password: str | None) -> None:
+    store = _pkcs12_content("ssl_cafile", cafile)
+    if store is not None:
+        from .pkcs12 import read_trust_store  # imported here, because few clients have a store
+
+        text = read_trust_store(f"ssl_cafile{_named(cafile)}", store, password, "ssl_ca_password")
+    elif password is not None:
+        raise ConfigurationError("ssl_ca_password is for a PKCS#12 store; ssl_cafile is PEM, which has no password")
+    else:
+        text = _read("ssl_cafile", cafile)
+    certificates = _lines(text)
     try:
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
@@ -165,6 +190,14 @@ def _identify(context: ssl.SSLContext, certfile: str, keyfile: str | None, passw
             raise ConfigurationError("ssl_key_password is required, because the private key is encrypted")
         return password
 
+    store = _pkcs12_content("ssl_certfile", certfile)
+    if store is not None:
+        if keyfile is not None:
+            raise ConfigurationError(f"ssl_keyfile must not be set: the key is in ssl_certfile{_named(certfile)}")
+        from .pkcs12 import read_key_store
+
+        subject = f"ssl_certfile{_named(certfile)}"
+        certfile, password = read_key_store(subject, store, password, "ssl_key_password")
     chain = _read("ssl_certfile", certfile)
     key = chain if keyfile is None else _read("ssl_keyfile", keyfile)
     if "PRIVATE KEY-----" not in key:
@@ -189,13 +222,21 @@ def _read(setting: str, source: str) -> str:
         return source
     content = _content(setting, source)
     subject = f"{setting}{_named(source)}"
-    if content[:4] == b"\xfe\xed\xfe\xed":
-        raise ConfigurationError(f"{subject} must be PEM, got a Java key store; {CONVERT_JKS}")
+    if content[:4] in _JAVA_STORES:
+        raise ConfigurationError(f"{subject} must be PEM or PKCS#12, got a Java key store; {CONVERT_JKS}")
     if b"-----BEGIN " not in content:
-        raise ConfigurationError(f"{subject} must be PEM; if it is PKCS#12, {CONVERT_PKCS12}")
+        raise ConfigurationError(f"{subject} must be PEM{'' if setting == 'ssl_keyfile' else ' or PKCS#12'}")
     text = content.decode("latin-1")
     _check_line_breaks(setting, source, text)
     return text
+
+
+def _pkcs12_content(setting: str, source: str) -> bytes | None:
+    """Return the content of a PKCS#12 store; None for PEM, and for a file that is neither."""
+    if is_pem(source):
+        return None
+    content = _content(setting, source)
+    return content if content[:1] == _SEQUENCE and b"-----BEGIN " not in content else None
 
 
 def _check_line_breaks(setting: str, source: str, text: str) -> None:
@@ -228,11 +269,7 @@ def _content(setting: str, path: str) -> bytes:
     raise ConfigurationError(f"cannot read {setting}={path!r}: {reason}")
 
 
-CONVERT_PKCS12 = "convert it: openssl pkcs12 -in store.p12 -nodes -out store.pem"
-CONVERT_JKS = (
-    "convert it: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12, "
-    "then openssl pkcs12 -in store.p12 -nodes -out store.pem"
-)
+CONVERT_JKS = "convert it: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12"
 
 
 def _lines(text: str) -> str:

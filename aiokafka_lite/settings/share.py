@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from .checks import MIB, filled, one_of, plain_strings, seconds, switch, whole
+from .group import HeartbeatThreadMode
 from .java import Java
 
 AcknowledgementMode = Literal["implicit", "explicit"]
@@ -45,6 +46,9 @@ class ShareConfig:
     """Seconds for which the client renews the locks of the records of one read (KIP-1222, Kafka 4.2). They begin again
     when the program acknowledges one of them. After that, the locks end, and the records are delivered again. 0 renews
     no lock."""
+    heartbeat_thread: Annotated[HeartbeatThreadMode, Java(None)] = "auto"
+    """Whether a thread sends heartbeats while the event loop is blocked, for up to 5 minutes. ``"auto"``: after the
+    first block of more than a second, so that block may still end the session. ``"always"``: from the start."""
     check_crcs: Annotated[bool, Java("check.crcs")] = True
     """Whether the checksums of batches are verified."""
     max_decompressed_size: Annotated[int, Java(None)] = 128 * MIB
@@ -61,4 +65,5 @@ class ShareConfig:
         whole(self, "max_decompressed_size", 1)
         seconds(self, "fetch_max_wait")
         seconds(self, "renew_locks_for")
+        one_of(self, "heartbeat_thread", get_args(HeartbeatThreadMode))
         switch(self, "check_crcs")

@@ -114,7 +114,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
         ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": ""}, "^sasl_password must not be empty"),
         (
             {"security_protocol": "SASL_SSL", **SCRAM, "sasl_password": b"hunter2"},
-            "^sasl_password must be a string, got bytes",
+            "^sasl_password must be a string or a function, got bytes",
         ),
         ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_username": 5}, "^sasl_username must be a string, got 5"),
         ({"security_protocol": "SASL_SSL", **SCRAM, "sasl_username": "a\0b"}, "^sasl_username must not contain NUL"),
@@ -255,9 +255,9 @@ def test_pem_without_line_breaks_is_accepted(pem: Pem) -> None:
         ({"ssl_cafile": "missing"}, "^cannot read ssl_cafile=.*missing': No such file"),
         (
             {"ssl_cafile": "jks"},
-            "^ssl_cafile=.* must be PEM, got a Java key store; convert it: keytool -importkeystore",
+            "^ssl_cafile=.* must be PEM or PKCS#12, got a Java key store; convert it: keytool -importkeystore",
         ),
-        ({"ssl_cafile": "pkcs12"}, "^ssl_cafile=.* must be PEM; if it is PKCS#12, convert it: openssl pkcs12"),
+        ({"ssl_cafile": "pkcs12"}, "^ssl_cafile=.* cannot be read as PKCS#12: ssl_ca_password is not set, or the file"),
         ({"ssl_cafile": "broken"}, "^ssl_cafile=.* has no valid PEM certificates"),
         ({"ssl_cafile": "key"}, "^ssl_cafile=.* has no valid PEM certificates"),
         ({"ssl_certfile": "certificate"}, "^ssl_certfile=.* has no private key .*; set ssl_keyfile"),

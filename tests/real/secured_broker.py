@@ -55,6 +55,7 @@ class Certificates:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._authority = trustme.CA()
+        self.authority_key = load_pem_private_key(self._authority.private_key_pem.bytes(), None)
         self.ca = str(directory / "ca.pem")
         self._authority.cert_pem.write_to_path(self.ca)
         self.server = self._issue("server", "localhost")
@@ -84,7 +85,7 @@ def _pkcs8(key: PrivateKeyTypes, encryption: KeySerializationEncryption) -> byte
 class SecuredKafka(JvmKafka):
     """The broker. Releases before 3.0 do not read a PEM key without a password: they get no ports with TLS."""
 
-    def __init__(self, version: str, directory: Path) -> None:
+    def __init__(self, version: str, directory: Path, **settings: str) -> None:
         self.version = version
         with_tls = release(version) >= (3, 0)
         self.certificates = Certificates(directory)
@@ -93,7 +94,9 @@ class SecuredKafka(JvmKafka):
             for name, listener in LISTENERS.items()
             if with_tls or "SSL" not in listener.security_protocol
         }
-        super().__init__(version, settings=self._secured(listeners), listeners=listeners, users=USERS)
+        settings = {name.replace("_", "."): value for name, value in settings.items()}
+        secured = self._secured(listeners)
+        super().__init__(version, settings={**secured, **settings}, listeners=listeners, users=USERS)
 
     def servers(self, listener: str, host: str | None = None) -> str:
         """Return the bootstrap servers of a port."""

@@ -41,7 +41,7 @@ class Endpoint:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                endpoint.requests.append((self.headers["Authorization"], form))
+                endpoint.requests.append((self.headers.get("Authorization", ""), form))
                 self.send_response(endpoint.status)
                 for name, value in endpoint.headers.items():
                     self.send_header(name, value)
@@ -100,6 +100,24 @@ def test_a_token_without_a_lifetime_is_used_once(endpoint: Endpoint) -> None:
     provider = ClientCredentials(endpoint.url, "orders", "secret")
     assert (provider().encode(), provider().encode()) == (b"issued", b"issued")
     assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("repeated", ["pass word/+1234", "pass%20word%2F%2B1234", "pass+word%2F%2B1234", "Basic"])
+def test_the_error_of_an_endpoint_that_repeats_the_request_hides_the_secret(endpoint: Endpoint, repeated: str) -> None:
+    login = base64.b64encode(b"billing-service:pass%20word%2F%2B1234").decode()
+    text = f"bad request of billing-service: {login if repeated == 'Basic' else repeated}"
+    endpoint.status, endpoint.answer = 400, {"error": "invalid_client", "error_description": text}
+    with pytest.raises(AuthenticationError) as caught:
+        ClientCredentials(endpoint.url, "billing-service", "pass word/+1234")()
+    assert str(caught.value).endswith("invalid_client: bad request of billing-service: ***")
+
+
+def test_the_error_of_an_endpoint_that_repeats_the_request_hides_the_assertion(endpoint: Endpoint) -> None:
+    assertion = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
+    endpoint.status, endpoint.answer = 503, {"error": f"cannot verify client_assertion={assertion}&scope=a"}
+    with pytest.raises(ConnectionLost) as caught:
+        ClientCredentials(endpoint.url, "billing", assertion=lambda: assertion)()
+    assert str(caught.value).endswith("cannot verify client_assertion=***&scope=a")
 
 
 async def test_refused_credentials_are_an_error_at_once(endpoint: Endpoint) -> None:
