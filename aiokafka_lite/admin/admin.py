@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..aio.component import Component
 from ..cluster.client import Client
+from ..errors import ConfigurationError
 from ..method_names import ADMIN, named_elsewhere
 from ..net.connector import Connector
-from ..settings.client import ClientConfig
+from ..settings.client import ClientConfig, names_of_servers
 from ..settings.keywords import ClientSettings
 from .acls import Acls
 from .calls import Calls
@@ -47,6 +48,10 @@ class Admin(Component):
     it retries retriable errors, for example after a lost connection, or when a controller, coordinator or leader has
     moved. If the broker is too old, UnsupportedVersion names the release that is needed. No call creates a topic as a
     side effect.
+
+    With ``bootstrap_controllers`` instead of ``bootstrap_servers``, it asks the controllers of the cluster (KIP-919,
+    Kafka 3.7), also while no broker runs. Calls that controllers do not answer, such as those on groups and records,
+    raise UnsupportedVersion.
     """
 
     if not TYPE_CHECKING:
@@ -54,8 +59,9 @@ class Admin(Component):
 
     def __init__(
         self,
-        bootstrap_servers: str | Iterable[str],
+        bootstrap_servers: str | Iterable[str] | None = None,
         *,
+        bootstrap_controllers: str | Iterable[str] | None = None,
         connector: Connector | None = None,
         **settings: Unpack[ClientSettings],
     ) -> None:
@@ -64,9 +70,19 @@ class Admin(Component):
         if unknown:
             from ..settings.names import unknown_setting  # imported here, because most programs do not need it
 
-            raise unknown_setting(unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers"})
-        config = ClientConfig(bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, **settings)
-        self._client = Client(config, connector=connector)
+            raise unknown_setting(
+                unknown[0], {*ClientSettings.__annotations__, "bootstrap_servers", "bootstrap_controllers"}
+            )
+        if (bootstrap_servers is None) == (bootstrap_controllers is None):
+            raise ConfigurationError("give either bootstrap_servers or bootstrap_controllers to Admin")
+        if bootstrap_controllers is None:
+            self._client = _client_of(bootstrap_servers, settings, connector, asks_controllers=False)
+        else:
+            from ..settings.spelling import spelled  # imported here, because most programs do not need it
+
+            servers = names_of_servers(bootstrap_controllers, "bootstrap_controllers")
+            with spelled({"bootstrap_servers": "bootstrap_controllers"}, {}):
+                self._client = _client_of(servers, settings, connector, asks_controllers=True)
         calls = Calls(self._client, self._service)
         self.topics: Topics = Topics(calls)
         self.configs: Configs = Configs(calls)
@@ -86,6 +102,16 @@ class Admin(Component):
 
     async def _on_start(self) -> None:
         await self._service.attach(self._client.service)
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on (PLAIN and SCRAM), for example after a rotation.
+
+        Open connections stay open; they use the new password when they log in again. May be called before the start
+        too, in the event loop. Raises ConfigurationError for a wrong value, for a client that does not log in with a
+        password, and if ``sasl_password`` is a function.
+        """
+        self._service.check_process()
+        self._client.set_credentials(username, password)
 
     def metrics(self) -> ClientMetrics:
         """Return a snapshot of the counters of the connections, the metadata and the event loop. Asks no broker.
@@ -117,3 +143,15 @@ class Admin(Component):
 
     def __repr__(self) -> str:
         return f"<Admin {self._client.config.client_id} {self.state.name}>"
+
+
+def _client_of(
+    servers: str | Iterable[str] | None,
+    settings: ClientSettings,
+    connector: Connector | None,
+    *,
+    asks_controllers: bool,
+) -> Client:
+    assert servers is not None, "the constructor has checked it"
+    config = ClientConfig(bootstrap_servers=servers, allow_auto_create_topics=False, **settings)
+    return Client(config, connector=connector, asks_controllers=asks_controllers)

@@ -19,7 +19,7 @@ from ..cluster.client import Client
 from ..cluster.coordinators import CoordinatorKey, CoordinatorKind
 from ..cluster.metadata import TopicView
 from ..cluster.topics import check_topic_name
-from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, error_for
+from ..errors import BrokerError, ErrorCode, KafkaError, KafkaTimeout, UnsupportedVersion, error_for
 from ..types import Node, TopicPartition
 from .answers import has_code
 from .peer import Ask, Brokers, Deadline, FindTargets, Peer, Targets
@@ -138,6 +138,11 @@ class Calls:
 
     # Targets.
 
+    @property
+    def asks_controllers(self) -> bool:
+        """Whether the client asks the controllers, and no brokers."""
+        return self._client.asks_controllers
+
     async def any_broker(self, items: list[Any], deadline: Deadline) -> Targets:
         """Send all items to one broker, preferably a connected one whose last attempt did not fail."""
         nodes = self._client.view.nodes
@@ -162,6 +167,8 @@ class Calls:
 
     async def leaders(self, items: list[TopicPartition], deadline: Deadline) -> Targets:
         """Send each partition to its leader, by recent metadata."""
+        if self.asks_controllers:
+            raise UnsupportedVersion("controllers do not know the leaders of partitions; give bootstrap_servers")
         targets = Targets()
         for item in items:
             try:

@@ -120,13 +120,21 @@ class Cluster:
         self._calls = calls
 
     async def describe(self, *, include_fenced: bool = False, timeout: float | None = None) -> ClusterDescription:
-        """Describe the cluster: its brokers, its controller, its id. ``include_fenced`` requires Kafka 4.0."""
+        """Describe the cluster: its brokers, its controller, its id. ``include_fenced`` requires Kafka 4.0.
+
+        With ``bootstrap_controllers``, ``brokers`` are the controllers, ``controller`` is the active one, and
+        ``include_fenced`` raises ValueError.
+        """
+        of_controllers = self._calls.asks_controllers
+        if include_fenced and of_controllers:
+            raise ValueError("include_fenced is for brokers, and this client asks the controllers")
 
         async def ask(peer: Peer) -> ClusterDescription:
             if include_fenced:
                 peer.require(DescribeClusterRequest.FENCED_BROKERS, "listing fenced brokers")
             if peer.speaks(DescribeClusterRequest):
-                return await _describe(peer, include_fenced)
+                kind = DescribeClusterRequest.CONTROLLERS if of_controllers else DescribeClusterRequest.BROKERS
+                return await _describe(peer, kind, include_fenced)
             return await _describe_by_metadata(peer)
 
         deadline = self._calls.deadline(timeout)
@@ -266,8 +274,10 @@ def _replica(replica: DescribeQuorumReplica) -> QuorumReplica:
     )
 
 
-async def _describe(peer: Peer, include_fenced: bool) -> ClusterDescription:
-    request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
+async def _describe(peer: Peer, endpoints: int, include_fenced: bool) -> ClusterDescription:
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=endpoints, include_fenced_brokers=include_fenced
+    )
     answer = await peer.send(request)
     raise_for(answer.error_code, "describing the cluster", answer.error_message)
     brokers = sorted(answer.brokers, key=lambda broker: broker.broker_id)

@@ -31,6 +31,7 @@ from ..protocol.messages import (
 )
 from ..types import IsolationLevel, Node, OffsetAndMetadata, TopicPartition
 from .answers import answer_of, has_code, raise_for
+from .batch_markers import is_marker
 from .calls import Calls
 from .group_descriptions import (
     GroupDescription,
@@ -54,7 +55,8 @@ class PartitionLag:
     """The lag of a group in one partition.
 
     ``committed`` is the committed offset, None if there is none. ``end`` is the end of the partition, None if it is not
-    known; ``error`` says why. ``lag`` is ``end - committed``, None unless both are known. ``member`` is the owner.
+    known; ``error`` says why. ``lag`` is ``end - committed``, None unless both are known, and for a marker of Spark's
+    exactly-once sink, whose offset is the number of a batch. ``member`` is the owner.
     """
 
     partition: TopicPartition
@@ -446,5 +448,6 @@ def _lag(
         return PartitionLag(item, offset, None, None, member, ends.failed[item])
     log_end = ends[item]
     end = None if log_end is None else log_end.offset
-    lag = None if offset is None or end is None else max(0, end - offset)
+    is_position = committed is not None and not is_marker(committed.metadata)
+    lag = max(0, end - committed.offset) if committed is not None and is_position and end is not None else None
     return PartitionLag(item, offset, end, lag, member)

@@ -12,6 +12,7 @@ from ..arguments import must_be
 from ..cluster.client import Client
 from ..errors import ConfigurationError, KafkaError, UnsupportedVersion
 from ..net.broker import Broker, Purpose
+from ..protocol.messages import MetadataRequest
 from ..protocol.schema import Request, Since
 from ..protocol.versions import VersionTable
 from ..settings.checks import LONGEST
@@ -71,6 +72,8 @@ class Peer:
     def require(self, feature: Since, what: str) -> None:
         """Raise UnsupportedVersion unless the broker has the feature. The error names the Kafka release that has it."""
         if not self.speaks(feature):
+            if not any(map(self.versions.offered, (feature.message, MetadataRequest))):
+                raise UnsupportedVersion(f"{what} is for brokers, and {self.versions.peer} is a controller")
             raise UnsupportedVersion(
                 f"{what} requires Kafka {feature.kafka} or newer, and {self.versions.peer} is older"
             )

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from .. import arguments
-from ..errors import KafkaError
+from ..errors import KafkaError, UnsupportedVersion
 from ..protocol.messages import (
     MOST_SCRAM_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -44,7 +44,8 @@ class Users:
     ) -> Results[str, Mapping[str, int]]:
         """Describe the mechanisms of users, by default of all, with the number of iterations of each mechanism.
 
-        A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND.
+        A result is ``{"SCRAM-SHA-512": 4096}``. A user without a credential fails with RESOURCE_NOT_FOUND. Raises
+        UnsupportedVersion with ``bootstrap_controllers``.
         """
         user_names = None if names is None else arguments.names(names, "user")
         if user_names == []:
@@ -57,6 +58,9 @@ class Users:
             raise_for(answer.error_code, "describing users", answer.error_message)
             return results_of({result.user: _described(result) for result in answer.results})
 
+        if self._calls.asks_controllers:
+            # Controllers of Kafka 4.3 offer this API, and never answer it.
+            raise UnsupportedVersion("controllers do not describe users: ask a broker, with bootstrap_servers")
         deadline = self._calls.deadline(timeout)
         return await self._calls.one("describing users", self._calls.any_broker, ask, deadline)
 

@@ -30,8 +30,17 @@ class Brokers:
     A bootstrap address is a node with a negative id, since it is not known which broker listens there.
     """
 
-    def __init__(self, bootstrap: Sequence[Address], make: Callable[[Node], Broker], runtime: Runtime) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        make: Callable[[Node], Broker],
+        runtime: Runtime,
+        *,
+        are_controllers: bool = False,
+    ) -> None:
         self.bootstrap: tuple[Address, ...] = tuple(bootstrap)
+        self.are_controllers = are_controllers
+        """Whether these are controllers, which know neither topics nor groups."""
         self._bootstrap_ids = {address: -1 - position for position, address in enumerate(bootstrap)}
         self.departed: TrafficCounters = TrafficCounters()
         """The sums over the brokers that have left the cluster, so that sums over all brokers never fall."""

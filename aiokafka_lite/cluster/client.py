@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-
+from ..aio.callbacks import EventHook
 from ..aio.component import Component
 from ..aio.deadline import deadline
 from ..aio.loop_delay import LoopDelay
@@ -38,6 +37,7 @@ from .topics import check_topic_name
 from .updater import Updater
 
 if TYPE_CHECKING:
+    from ..events import ClientEvent
     from ..net.login import Login
     from ..net.metrics import BrokerTraffic
     from ..net.tls import RenewedContext
@@ -55,8 +55,9 @@ class Client(Component):
     """One application's connection to one cluster. Creating it does no I/O; ``start`` finds the cluster.
 
     ``connector`` makes the connections (if None: ``default_connector``, or TCP). Every component takes the time of
-    day and random numbers from ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None: none). All
-    methods must be called in the loop of ``start``. A call that waits ends after its ``timeout``, or else after
+    day and random numbers from ``runtime``. ``report_metrics`` makes the metrics to push to brokers (None: none).
+    ``login`` replaces the credentials of the settings; without ``has_events``, ``on_event`` is not called. All methods
+    must be called in the loop of ``start``. A call that waits ends after its ``timeout``, or else after
     ``api_timeout``. A cancelled call does not end the lookups that it shares with other calls.
     """
 
@@ -67,6 +68,9 @@ class Client(Component):
         connector: Connector | None = None,
         runtime: Runtime | None = None,
         report_metrics: Callable[[], MetricsReport] | None = None,
+        login: Login | None = None,
+        has_events: bool = True,
+        asks_controllers: bool = False,
     ) -> None:
         super().__init__()
         check_connector(connector)
@@ -75,24 +79,27 @@ class Client(Component):
                 f"connector cannot be combined with TLS, got {connector!r}: give the TLS context to the connector, "
                 'and set security_protocol to "PLAINTEXT" or "SASL_PLAINTEXT"'
             )
-        if connector is not None and config.local_address is not None:
-            raise ConfigurationError("connector cannot be combined with local_address: the connector chooses addresses")
+        for name in ("local_address", "proxy"):
+            if connector is not None and getattr(config, name) is not None:
+                raise ConfigurationError(f"connector cannot be combined with {name}: the connector chooses addresses")
         self.config = config
         self.runtime: Runtime = runtime or Runtime()
-        self.outages: Outages = Outages()
+        on_event = config.on_event if has_events else None
+        self.on_event: EventHook[ClientEvent] | None = None if on_event is None else EventHook(on_event)
+        """The program's function for events. Whoever calls it makes the event only if there is one."""
+        self.outages: Outages = Outages(self.on_event)
         self.standstill: Standstill = Standstill(self.outages)
         self.loop_delay: LoopDelay = LoopDelay()
+        self._login = login or _login_of(config)
         self._report_metrics = report_metrics
         self._telemetry: Telemetry | None = None
-        connects = (
-            connector
-            or default_connector.get()
-            or TcpConnector(config.connect_timeout, _renewed_context(config), config.local_address)
-        )
+        self._connector = connector or default_connector.get()
+        connects = self._connector or _connector_of(config)
         self._brokers = Brokers(
             parse_bootstrap_servers(config.servers),
             self._broker_factory(connects),
             self.runtime,
+            are_controllers=asks_controllers,
         )
         self._updater = Updater(config, self._brokers, self.runtime, self.outages)
         self._coordinators = Coordinators(
@@ -107,8 +114,37 @@ class Client(Component):
             self._brokers, self._updater, self._coordinators, self.retry_backoff, config.request_timeout
         )
 
+    @property
+    def has_own_connector(self) -> bool:
+        """Whether the connections are made by another connector than TCP."""
+        return self._connector is not None
+
+    @property
+    def login_needs_loop(self) -> bool:
+        """Whether a login calls an async function of the user, which runs in the event loop of the client."""
+        return self._login is not None and self._login.needs_loop
+
+    @property
+    def asks_controllers(self) -> bool:
+        """Whether all servers are controllers."""
+        return self._brokers.are_controllers
+
+    def twin(self, home: asyncio.AbstractEventLoop) -> Client:
+        """Create another client with the same settings, to start in another event loop. May be called in any thread.
+
+        ``home`` is the loop of this client: an async function that returns a password or token runs there, because it
+        may use what belongs to the loop.
+        """
+        login = None if self._login is None else self._login.twin(home)
+        return Client(
+            self.config,
+            connector=self._connector,
+            login=login,
+            has_events=False,
+            asks_controllers=self.asks_controllers,
+        )
+
     def _broker_factory(self, connector: Connector) -> Callable[[Node], Broker]:
-        login = _login_of(self.config)
         largest = self.config.max_response_size
         memory = WaitingFrameMemory(self.config.response_memory or 4 * largest, largest)
 
@@ -118,7 +154,7 @@ class Client(Component):
                 config=self.config,
                 connector=connector,
                 spawn=self._service.start_child,
-                login=login,
+                login=self._login,
                 random=self.runtime.random,
                 outages=self.outages,
                 memory=memory,
@@ -158,13 +194,14 @@ class Client(Component):
         Raises KafkaTimeout after the timeout of ``start``, ``api_timeout`` by default, with the last error of each
         address. Raises AuthenticationError, UnsupportedVersion or ProtocolError at once if a retry cannot help.
         """
-        self._service.start_child(self._close_connections_at_end, name="Client: connections")
-        self._service.start_child(self._updater.run, name="Client: metadata")
+        self._service.at_end(self._close_connections)
+        self.loop_delay.start()
+        self._updater.task.start(self._service.start_child, lambda: self._service.accepts_children)
         # ``start(timeout)`` is bounded as a whole by the service that was started.
         bound = self.config.api_timeout if self._service.start_timeout is None else None
         with deadline(bound, lambda: self._updater.describe_unreachable(self.config.api_timeout)):
             await self._updater.wait_served(self._updater.demand())
-        self._service.start_child(self.standstill.run, name="Client: standstill")
+        self.loop_delay.on_measured(self.standstill.start())
         self._push_metrics()
 
     async def _on_close(self) -> None:
@@ -182,18 +219,31 @@ class Client(Component):
             self._telemetry = Telemetry(report, lambda: self._brokers.by_load(self.view)[0], self.runtime)
             self._service.start_child(self._telemetry.run, name="Client: metrics to brokers")
 
-    async def _close_connections_at_end(self) -> None:
-        self.loop_delay.start()
+    async def _close_connections(self) -> None:
+        self.loop_delay.stop()
+        self.standstill.stop()
+        self._updater.task.stop()
         try:
-            await anyio.sleep_forever()
-        finally:
-            self.loop_delay.stop()
             await self._brokers.close()
+        finally:
+            self.outages.close()
 
     @property
     def service(self) -> Service:
         """The machinery of this client's lifetime, for the component that owns the client."""
         return self._service
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on. Open connections keep their login until it expires.
+
+        May be called at any time, in the event loop. Raises ConfigurationError for a wrong value, for a client that
+        does not log in with a password, and if ``sasl_password`` is a function.
+        """
+        checked = self.config.with_credentials(username, password)
+        assert self._login is not None, "the settings have a login"
+        assert isinstance(checked.sasl_username, str)
+        assert isinstance(checked.sasl_password, str)
+        self._login.set_credentials(checked.sasl_username, checked.sasl_password)
 
     # The snapshot of the cluster.
 
@@ -362,6 +412,11 @@ class Client(Component):
         """Return the cached coordinator, or None."""
         return self._coordinators.known(CoordinatorKey(kind, name))
 
+    def broker_of_coordinator(self, name: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> Broker | None:
+        """Return the broker of the cached coordinator, or None."""
+        node = self._coordinators.known(CoordinatorKey(kind, name))
+        return None if node is None else self._brokers.of(node)
+
     async def coordinator(
         self,
         name: str,
@@ -407,6 +462,16 @@ class Client(Component):
         """Return the seconds that a call may take: ``timeout``, or ``api_timeout`` if it is None."""
         check_timeout(timeout)
         return self.config.api_timeout if timeout is None else timeout
+
+
+def _connector_of(config: ClientConfig) -> Connector:
+    context = _renewed_context(config)
+    if config.proxy is None:
+        return TcpConnector(config.connect_timeout, context, config.local_address)
+    from ..net.proxy import ProxyConnector
+    from ..settings.proxy_address import parse_proxy
+
+    return ProxyConnector(parse_proxy(config.proxy), config.connect_timeout, context, config.local_address)
 
 
 def _renewed_context(config: ClientConfig) -> RenewedContext | None:

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import anyio
 
-from ..errors import AuthenticationError, ConnectionLost, ErrorCode, KafkaTimeout, ProtocolError
+from ..aio.alarms import Alarm, loop_alarms
+from ..errors import AuthenticationError, ConnectionLost, ErrorCode, KafkaError, KafkaTimeout, ProtocolError
 from ..net.broker import Broker
 from ..net.connection import Connection, Purpose
 from ..protocol.schema import Request
@@ -25,6 +26,41 @@ LOOKUP_INTERVAL = 3.0
 """Seconds without a connection or an answer after which the coordinator is looked up again, repeatedly."""
 
 _NOT_THE_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+_UNREACHABLE = (ConnectionLost, KafkaTimeout, ProtocolError, AuthenticationError)
+"""The errors after which the coordinator is looked up again."""
+
+
+class _Watch:
+    """Calls ``check`` every ``LOOKUP_INTERVAL`` seconds while a request has no answer, and ``fail`` with its error.
+
+    JoinGroup may wait for minutes, and commits wait for one another, so the request timeout would be too late. This is
+    an alarm, because a loop around asyncio.wait costs one more iteration of the event loop.
+    """
+
+    __slots__ = ("_alarm", "_check", "_fail")
+
+    def __init__(self, check: Callable[[], None], fail: Callable[[Exception], None]) -> None:
+        self._check = check
+        self._fail = fail
+        self._alarm: Alarm | None = loop_alarms().after(LOOKUP_INTERVAL, self._look)
+
+    def stop(self) -> bool:
+        """Stop watching. Returns False if that has happened before."""
+        alarm, self._alarm = self._alarm, None
+        if alarm is None:
+            return False
+        alarm.call_off()
+        return True
+
+    def _look(self) -> None:
+        try:
+            self._check()
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            self._fail(error)
+        else:
+            self._alarm = loop_alarms().after(LOOKUP_INTERVAL, self._look)
 
 
 class CoordinatorChannel:
@@ -65,9 +101,47 @@ class CoordinatorChannel:
             # request.
             answer = connection.send_nowait(build(connection.versions), timeout=timeout, at_most=at_most)
             return await self._unless_moved(answer, node_id), node_id
-        except (ConnectionLost, KafkaTimeout, ProtocolError, AuthenticationError):
+        except _UNREACHABLE:
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
+
+    def send_at_once(
+        self,
+        build: Callable[[VersionTable], Request[R]],
+        on_answer: Callable[[R | Exception, int], object],
+        *,
+        purpose: Purpose,
+        timeout: float,
+        at_most: int | None = None,
+        is_bounded: bool = False,
+    ) -> bool:
+        """Send like ``send`` on the open connection. Returns False, and sends nothing, if there is none.
+
+        ``on_answer`` is called with the answer or the error of ``send``, and the id of the node, in the iteration of
+        the loop that reads the answer. It must not raise, and may be called before this method returns. With
+        ``is_bounded`` the caller waits only for a moment, so the coordinator is not looked up again meanwhile.
+        """
+        broker = self._client.broker_of_coordinator(self._name, self._kind)
+        connection = None if broker is None else broker.ready_connection(purpose)
+        if broker is None or connection is None:
+            return False
+        node_id = broker.node.node_id
+
+        def answered(answer: R | Exception) -> None:
+            if watch is not None and not watch.stop():
+                return  # the coordinator has moved, and ``on_answer`` has got that error
+            if isinstance(answer, _UNREACHABLE):
+                self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
+            on_answer(answer, node_id)
+
+        watch = None if is_bounded else _Watch(lambda: self._check_not_moved(node_id, sent=True), answered)
+        try:
+            connection.send_with_callback(build(connection.versions), answered, timeout=timeout, at_most=at_most)
+        except KafkaError:  # nothing was sent
+            if watch is not None:
+                watch.stop()
+            return False
+        return True
 
     async def versions(self) -> VersionTable:
         """Connect to the coordinator for groups, and return its versions and the features of its cluster.
@@ -78,7 +152,7 @@ class CoordinatorChannel:
         node_id = broker.node.node_id
         try:
             return (await self._connect(broker, Purpose.GROUP, node_id)).versions
-        except (ConnectionLost, KafkaTimeout, ProtocolError, AuthenticationError):
+        except _UNREACHABLE:
             self._client.forget_coordinator(self._name, self._kind, node_id=node_id)
             raise
 
@@ -90,26 +164,15 @@ class CoordinatorChannel:
             self._check_not_moved(node_id, sent=False)
 
     async def _unless_moved(self, answer: asyncio.Future[R], node_id: int) -> R:
-        # JoinGroup may wait for minutes, and commits wait for one another, so the request timeout would be too late. A
-        # timer fails the answer, because a loop around asyncio.wait costs one more iteration of the event loop.
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle
+        def fail(error: Exception) -> None:
+            if not answer.done():
+                answer.set_exception(error)
 
-        def check() -> None:
-            nonlocal timer
-            try:
-                self._check_not_moved(node_id, sent=True)
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                if not answer.done():
-                    answer.set_exception(error)
-            else:
-                timer = loop.call_later(LOOKUP_INTERVAL, check)
-
-        timer = loop.call_later(LOOKUP_INTERVAL, check)
+        watch = _Watch(lambda: self._check_not_moved(node_id, sent=True), fail)
         try:
             return await answer
         finally:
-            timer.cancel()
+            watch.stop()
 
     def _check_not_moved(self, node_id: int, *, sent: bool) -> None:
         """Raise ConnectionLost if another broker is now the coordinator. If not, start a lookup for the next check."""

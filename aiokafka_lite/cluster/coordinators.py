@@ -42,6 +42,8 @@ class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
 
+    __hash__ = int.__hash__  # that of an Enum runs in Python, for each lookup
+
 
 class CoordinatorKey(NamedTuple):
     """A group id or a transactional id."""

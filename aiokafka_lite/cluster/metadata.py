@@ -25,13 +25,12 @@ Rule 6: An answer about 100,000 partitions takes 0.4 s to decode and merge, and 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ..errors import ErrorCode
 from ..protocol.messages import MetadataResponsePartition, MetadataResponseTopic
@@ -55,8 +54,7 @@ OLDER_TIME = 5.0
 row, and this number of seconds since the first one (rule 2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionView(NamedTuple):  # it takes a third of the time of a frozen dataclass to make
     """One partition. ``leader`` is None while the partition has no leader.
 
     ``leader_epoch`` is None if no reliable epoch is known (rule 3). ``offline`` lists the replicas that are down.
@@ -277,11 +275,11 @@ def merge_leader(
     hinted = {endpoint.node_id: _node(endpoint) for endpoint in endpoints if is_connectable(endpoint)}
     if leader not in hinted and leader not in view.nodes:
         return view
-    moved = dataclasses.replace(partition, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+    moved = partition._replace(leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
     partitions = tuple(moved if partition_view is partition else partition_view for partition_view in topic.partitions)
-    topics = view.topics | {topic.name: dataclasses.replace(topic, partitions=partitions)}
+    topics = view.topics | {topic.name: replace(topic, partitions=partitions)}
     nodes = {**view.nodes, **hinted}
-    return dataclasses.replace(
+    return replace(
         view,
         nodes=view.nodes if nodes == view.nodes else MappingProxyType(nodes),
         topics=MappingProxyType(topics),
@@ -295,7 +293,7 @@ def _node(endpoint: Endpoint) -> Node:
 def _gone(topic: TopicView) -> TopicView:
     if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return topic
-    return dataclasses.replace(topic, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return replace(topic, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _merge_topic(
@@ -307,7 +305,7 @@ def _merge_topic(
         if present is None:
             return TopicView(name, answer.topic_id, error, (), answer.is_internal)
         # Keep the known id: an answer that the topic does not exist has none.
-        return present if present.error is error else dataclasses.replace(present, error=error)
+        return present if present.error is error else replace(present, error=error)
     if present is None or not _is_same_topic(present, answer):
         present = TopicView(name)
     partitions = yield from _merge_partitions(present, answer, epochs_reliable, shared, now)
@@ -385,7 +383,7 @@ def _count_older(old: PartitionView, now: float) -> PartitionView | None:
     """Return the partition after one more answer with a lower epoch; None if that answer counts now (rule 2)."""
     if old.older_answers < OLDER_ANSWERS:
         since = old.older_since if old.older_answers else now
-        return dataclasses.replace(old, older_answers=old.older_answers + 1, older_since=since)
+        return old._replace(older_answers=old.older_answers + 1, older_since=since)
     return old if now < old.older_since + OLDER_TIME else None
 
 

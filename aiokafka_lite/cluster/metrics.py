@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..errors import IllegalStateError
 from ..net.metrics import BrokerTraffic
-from ..snapshot import SECONDS, Gauge, Snapshot
+from ..snapshot import SECONDS, Counter, Gauge, Snapshot
 
 if TYPE_CHECKING:
     from .client import Client
@@ -28,6 +28,7 @@ class ClientMetrics(Snapshot):
     - ``outages`` is the number of places, such as brokers, whose failures are being retried now.
     - ``loop_delay`` is the longest delay of a timer of the event loop in the last minute, in seconds, and
       ``loop_delay_max`` the longest one so far.
+    - ``loop_blocks`` is the number of delays of more than a second, and ``loop_blocked_time`` their sum in seconds.
     """
 
     client_id: str
@@ -47,6 +48,10 @@ class ClientMetrics(Snapshot):
     outages: Annotated[int, Gauge("outages", "Places, such as brokers, whose failures are being retried now.")]
     loop_delay: Annotated[float, Gauge("loop.delay", "Longest delay of the event loop in the last minute.", SECONDS)]
     loop_delay_max: float
+    loop_blocks: Annotated[int, Counter("loop.blocks", "Times that the event loop was blocked for more than a second.")]
+    loop_blocked_time: Annotated[
+        float, Counter("loop.blocked", "Time that the event loop was blocked in these blocks.", SECONDS)
+    ]
     brokers: Mapping[int, BrokerTraffic]
 
 
@@ -84,5 +89,7 @@ def client_metrics(client: Client) -> ClientMetrics:
         outages=sum(outage.began is not None for outage in client.outages.all()),
         loop_delay=max(delay.recent, default=0.0),
         loop_delay_max=delay.longest,
+        loop_blocks=delay.blocks,
+        loop_blocked_time=delay.blocked_time,
         brokers=brokers,
     )

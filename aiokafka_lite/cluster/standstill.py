@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..aio.outages import Outages
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 PERIOD = 2.0
 """Seconds between two looks."""
+
+TOLERANCE = 0.5
+"""Seconds that a look may be earlier than ``PERIOD`` after the last one, because the calls are not exact."""
 
 AFTER = 20.0
 """Seconds after which a wait is a standstill, if normal operation may take long as well, as a rebalance may."""
@@ -74,13 +77,14 @@ ROOT = "metadata"
 """The place of the outage of the whole cluster. While it lasts, its line is the only one: everything else follows from
 it."""
 
-Check = Callable[[], Iterable[Wait]]
+Check = Callable[[], Iterable[Wait | None]]
+"""Returns the present waits, and None where other tasks may run, because the check takes some milliseconds."""
 
 
 class Standstill:
-    """The standstills of one client. Owner: the ``Client``, which runs ``run`` as a task.
+    """The standstills of one client. Owner: the ``Client``, whose ``LoopDelay`` calls the function of ``start``.
 
-    The checks run in that task, so they must be quick, and must not wait.
+    The checks run in callbacks of the event loop, so they must be quick, and must not wait.
     """
 
     def __init__(self, outages: Outages) -> None:
@@ -90,23 +94,60 @@ class Standstill:
         self._standing: dict[str, Standing] = {}
         self._has_failed = False  # whether a check has raised
         self._reachable_since = -math.inf  # the loop's time of the last look at which no broker answered
+        self._next_look = 0.0  # the loop's time
+        self._is_looking = False
+        self._is_stopped = False
 
     def watch(self, name: Callable[[], str], checks: Iterable[Check]) -> None:
         """Use these checks from now on. ``name`` returns the name of the component for the log."""
         self._name, self._checks = name, tuple(checks)
 
-    async def run(self) -> None:
-        """Look every ``PERIOD`` seconds, until cancelled."""
-        while True:
-            await asyncio.sleep(PERIOD)
-            self.look()
+    def start(self) -> Callable[[float], None]:
+        """Return a function that looks every ``PERIOD`` seconds, if it is called more often with any number."""
+        self._next_look = asyncio.get_running_loop().time() + PERIOD
 
-    def look(self) -> None:
+        def look(delay: float) -> None:
+            now = asyncio.get_running_loop().time()
+            if now >= self._next_look and not self._is_looking:
+                self._next_look = now + PERIOD - TOLERANCE
+                self._is_looking = True
+                self._look([], self._run_checks())
+
+        return look
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._is_stopped = True
+
+    def _look(self, present: list[Wait], waits: Iterator[Wait | None]) -> None:
+        """Collect the waits up to the next None, and continue in the next turn of the event loop."""
+        if self._is_stopped:
+            return
+        for wait in waits:
+            if wait is None:
+                asyncio.get_running_loop().call_soon(self._look, present, waits)
+                return
+            present.append(wait)
+        self._is_looking = False
+        self._compare(present)
+
+    def _run_checks(self) -> Iterator[Wait | None]:
+        """Run the checks, each in a turn of its own. One that fails must not end the client that it watches."""
+        for check in self._checks:
+            try:
+                yield from check()
+            except Exception:  # it is logged, and the client works without it
+                if not self._has_failed:
+                    logger.exception("%s: what it waits for is not known, because of an unexpected error", self._name())
+                self._has_failed = True
+            yield None
+
+    def _compare(self, present: Iterable[Wait]) -> None:
         """Compare the present waits with those of the last look."""
         now = asyncio.get_running_loop().time()
         if self._outages.is_ongoing(ROOT):
             self._reachable_since = now
-        waits = {wait.place: wait for wait in self._run_checks()}
+        waits = {wait.place: wait for wait in present}
         for place in [place for place in self._standing if place not in waits]:
             self._end(self._standing.pop(place), now)
         for place, wait in waits.items():
@@ -124,18 +165,6 @@ class Standstill:
                 standing.is_written = True
                 logger.log(wait.level, "%s stands still: %s", self._name(), wait.text)
         self._warn_of_outages(now)
-
-    def _run_checks(self) -> list[Wait]:
-        """Run the checks. A check that fails must not end the client that it watches."""
-        waits: list[Wait] = []
-        for check in self._checks:
-            try:
-                waits += check()
-            except Exception:  # it is logged, and the client works without it
-                if not self._has_failed:
-                    logger.exception("%s: what it waits for is not known, because of an unexpected error", self._name())
-                self._has_failed = True
-        return waits
 
     def _is_late(self, since: float, after: float, now: float) -> bool:
         return now - max(since, self._reachable_since) >= after
@@ -157,7 +186,7 @@ class Standstill:
     def describe(self) -> str:
         """Describe what the client waits for now, for the text of a timeout; empty if it waits for nothing."""
         outages = [outage.problem for outage in self._outages.problems()]
-        return "; ".join(dict.fromkeys([*outages, *(wait.text for wait in self._run_checks())]))
+        return "; ".join(dict.fromkeys([*outages, *(wait.text for wait in self._run_checks() if wait is not None)]))
 
     def waits(self) -> list[tuple[str, float]]:
         """Return the texts of all problems, and of the last look's waits, with the loop's time of their first sight."""

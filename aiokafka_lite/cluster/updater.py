@@ -2,8 +2,9 @@
 
 Rules of this file:
 
-Rule 1: ``run`` is the only task that sends requests. Callers take a ticket (``demand``) and wait for it
-        (``wait_served``), so cancelling a caller never cancels a request that others wait for.
+Rule 1: One task at a time sends requests, and all callers share the answers. It runs while a request is due; a timer
+        starts it again. Callers take a ticket (``demand``) and wait for it (``wait_served``), so cancelling a caller
+        never cancels a request that others wait for.
 Rule 2: Requests are paced, because endless loops of metadata requests are the most frequent bug of this code in other
         clients. A topic that was never requested is requested at once. Everything else waits ``retry_backoff`` after an
         answer, doubled up to ``retry_backoff_max`` while answers bring no change. A round without an answer backs off
@@ -23,12 +24,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-import anyio
-
+from ..aio.children import DueTask
 from ..aio.hedged import hedged
-from ..aio.light_event import LightEvent
 from ..aio.outages import Outages
 from ..aio.retry import Backoff, is_refusal
 from ..aio.runtime import Runtime
@@ -56,6 +56,10 @@ from .metadata import ClusterView, Endpoint, TopicView, merge_leader, merging
 from .topic_history import TopicHistory
 from .topics import MissingTopics, TrackedTopics
 
+if TYPE_CHECKING:
+    from ..net.connection import Connection
+    from ..protocol.partial import PartialResponse
+
 logger = logging.getLogger(__name__)
 
 TOPIC_IDLE = 300.0
@@ -70,9 +74,9 @@ _PLACE = "metadata"
 
 
 class Updater:
-    """Owns the snapshot (``view``), the demanded topics and the pace. Only ``run`` sends requests.
+    """Owns the snapshot (``view``), the demanded topics and the pace. Only its task sends requests.
 
-    All methods belong to the loop of ``run``.
+    All methods belong to the loop of ``task``.
     """
 
     def __init__(self, config: ClientConfig, brokers: Brokers, runtime: Runtime, outages: Outages) -> None:
@@ -99,14 +103,15 @@ class Updater:
         self.history: TopicHistory = TopicHistory()
         # Consecutive rounds before the first answer in which every address failed with a final error; see _is_hopeless.
         self._hopeless_rounds = 0
-        self._wake = LightEvent()
+        self.task: DueTask = DueTask(self._refresh, self._due, "Client: metadata")
+        """Sends the requests. The client starts and stops it."""
 
     # Called by the client.
 
     def demand(self, topics: Iterable[str] | None = None, *, at_once: bool = False) -> int:
         """Demand metadata of these or all tracked topics, soon or ``at_once``. Returns a ticket for ``wait_served``."""
         ticket = self._demands.issue(topics, self.view.topics.keys(), at_once=at_once)
-        self._wake.set()
+        self.task.check()
         return ticket
 
     def was_left_out(self, name: str) -> bool:
@@ -157,20 +162,13 @@ class Updater:
 
     # The task.
 
-    async def run(self) -> None:
-        """Send requests when they are due, until cancelled."""
-        while True:
-            await self._wait_until_due()
-            await self._ask_until_answered()
-
-    async def _wait_until_due(self) -> None:
-        loop = asyncio.get_running_loop()
-        while (due := self._due()) > loop.time():
-            self._wake.clear()
-            with anyio.CancelScope(deadline=due):
-                await self._wake.wait()
-        if loop.time() >= self._last_refresh + self._config.metadata_max_age:
+    async def _refresh(self) -> None:
+        is_old = asyncio.get_running_loop().time() >= self._last_refresh + self._config.metadata_max_age
+        # Without a demand, the age is the reason although the clock is not there yet: a timer may be early by a
+        # rounding. A request for no topics would leave the age as it is, and be repeated at once.
+        if is_old or not (self._unsettled or self._demands.is_urgent or self._demands.is_pending):
             self.demand()
+        await self._ask_until_answered()
 
     def _due(self) -> float:
         if self._demands.is_urgent:
@@ -252,14 +250,7 @@ class Updater:
         if now > self._not_before + self._config.retry_backoff_max:
             self._pace.reset()  # no request was due for a long time, so earlier answers without a change do not count
         ticket, topics = self._demands.send(), self._topics_to_ask(now)
-        promise = connection.send_in_parts(
-            MetadataRequest(
-                topics=[MetadataRequestTopic(name=name) for name in sorted(topics)],
-                allow_auto_topic_creation=self.creates_topics or not topics,  # versions before 4 lack the switch
-            ),
-            "topics",
-            timeout=self._config.request_timeout,
-        )
+        promise = self._send(connection, topics)
         answer: MetadataAnswer[TopicView] = MetadataAnswer(await promise, self._read_topics)
         reliable = connection.versions.supports(MetadataRequest.RELIABLE_EPOCHS)
         try:
@@ -280,6 +271,21 @@ class Updater:
         self._read_topics = answer.kept(view.topics)
         self._accept(view, answer, ticket, topics)
         return True
+
+    def _send(self, connection: Connection, topics: set[str]) -> Awaitable[MetadataResponse | PartialResponse]:
+        timeout = self._config.request_timeout
+        if self._brokers.are_controllers:
+            from .controllers import describe_controllers  # imported here, because few programs ask controllers
+
+            return describe_controllers(connection, timeout)
+        if connection.versions.offered(MetadataRequest) is None:
+            peer = connection.versions.peer
+            raise UnsupportedVersion(f"{peer} has no metadata: is it a controller? Admin takes bootstrap_controllers")
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in sorted(topics)],
+            allow_auto_topic_creation=self.creates_topics or not topics,  # versions before 4 lack the switch
+        )
+        return connection.send_in_parts(request, "topics", timeout=timeout)
 
     async def _merge(self, answer: MetadataAnswer[TopicView], topics: set[str], epochs_reliable: bool) -> ClusterView:
         """Merge an answer into the next snapshot. Its base is still ``view`` then (rule 5)."""
@@ -346,7 +352,7 @@ class Updater:
     def _fail(self, error: KafkaError) -> None:
         """End all tickets with an error. The next ticket, or the interval, starts a new round."""
         now = asyncio.get_running_loop().time()
-        # All reasons for a request are dropped. Otherwise ``run`` would ask again soon, and fail in the same way.
+        # All reasons for a request are dropped. Otherwise the task would ask again soon, and fail in the same way.
         self._demands.fail(error)
         self._demands.drop_urgency()
         self._hopeless_rounds = 0

@@ -12,6 +12,7 @@ import pytest
 
 from aiokafka_lite import BrokerError, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from aiokafka_lite.admin import Admin, GroupState, GroupType, NewTopic, Reset, read_offsets, write_offsets
+from aiokafka_lite.admin.batch_markers import marker_metadata
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import ErrorCode, UnsupportedVersion
 from aiokafka_lite.protocol.messages import DescribeGroupsRequest, LeaveGroupRequest, ListOffsetsRequest
@@ -234,6 +235,19 @@ async def test_a_silent_coordinator_fails_only_the_lag_of_its_groups(admin: Admi
     theirs = [name for name in names if described[name].coordinator.node_id == silent]
     assert list(lags.failed) == theirs
     assert {name: lag.total for name, lag in lags.done.items()} == {name: 6 for name in names if name not in theirs}
+
+
+async def test_a_marker_of_a_batch_has_no_lag(admin: Admin, cluster: EmbeddedCluster) -> None:
+    await with_records(cluster, admin)
+    for counts in ({"rows": 10, "size": 100}, {"tasks": 3}):
+        await admin.groups.alter_offsets("query", {FIRST: OffsetAndMetadata(1, marker_metadata(counts))})
+        (marker,) = (await admin.groups.lag("query"))["query"].partitions
+        assert (marker.committed, marker.lag) == (1, None)
+        assert marker.end is not None
+    for metadata in ("", "mine", '{"rows": 1}', '{"rows": 10, "size": 100', "[]", '{"tasks": 1, "more": 2}'):
+        await admin.groups.alter_offsets("reader", {FIRST: OffsetAndMetadata(0, metadata)})
+        (position,) = (await admin.groups.lag("reader"))["reader"].partitions
+        assert position.lag == position.end, metadata
 
 
 async def test_a_silent_leader_fails_only_the_resets_of_its_partitions(admin: Admin, cluster: EmbeddedCluster) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.cluster import metadata
 from aiokafka_lite.cluster.metadata import ClusterView
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
@@ -134,6 +135,17 @@ async def test_refreshes_that_bring_no_change_slow_down() -> None:
             while now() < 20:
                 await client.refresh()
         assert 15 <= metadata_requests(cluster) - before <= 35, "about one a second"
+
+
+def test_a_timer_that_is_early_by_a_rounding_refreshes_once() -> None:
+    """It once sent a request for no topics, again and again, until the clock was there; virtual time never was."""
+
+    async def main() -> int:
+        async with cluster_and_client(client={"metadata_max_age": 0.7}) as (cluster, _):
+            await asyncio.sleep(700.0)
+            return metadata_requests(cluster)
+
+    assert run(main()) == pytest.approx(1000, abs=5)
 
 
 @simulated
