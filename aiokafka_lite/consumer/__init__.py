@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..serialization.deserializer import IntDeserializer as IntDeserializer
     from ..serialization.deserializer import JsonDeserializer as JsonDeserializer
     from ..serialization.deserializer import StrDeserializer as StrDeserializer
+    from .bounded import BoundedRead as BoundedRead
     from .columns import Batch as Batch
     from .columns import BytesColumn as BytesColumn
     from .consumer import Consumer as Consumer
@@ -47,6 +48,7 @@ else:  # with a __getattr__, a type checker would accept every name
             ".group.rebalance": "RebalanceHandle RebalanceListener",
             ".group.session": "ConsumerGroupSession",
             ".interceptor": "ConsumerInterceptor",
+            ".bounded": "BoundedRead",
             ".iteration": "ArrowBatches Batches PartitionReader",
             ".offsets": "OffsetAndTimestamp",
             ".position": "OnOffsetReset ResetReason",

@@ -10,19 +10,15 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import repeat
 from operator import length_hint
 
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.messages import AbortedTransaction
 from ..protocol.records import RecordBatch, RecordColumns
 from ..types import Header, Record, TimestampType, TopicPartition
+from .rows import iterate_rows, list_rows
 
 ABORT_MARKER = 0  # the ``type`` of a control record that ends an aborted transaction (KIP-98)
-
-# Record(*fields) runs Python code for each record; this creates the same object in C.
-make_record = partial(tuple.__new__, Record)
 
 
 class AbortedTransactions:
@@ -144,21 +140,25 @@ class Chunk:
         self._end = rest.stop
         offsets = iter(self.offsets[rest])
         self._iterated = offsets
-        # The offsets must be the first finite column: ``zip`` takes from the left and stops at the first exhausted
-        # column. Only infinite columns may come before it, because they lose nothing.
-        return map(
-            make_record,
-            zip(
-                repeat(self.topic),
-                repeat(self.partition),
-                offsets,
-                self.timestamps[rest],
-                repeat(self.timestamp_type),
-                keys,
-                values,
-                self.headers[rest],
-                repeat(self.leader_epoch),
-            ),
+        return iterate_rows(
+            Record,
+            (self.topic, self.partition, self.timestamp_type, self.leader_epoch),
+            offsets,
+            self.timestamps[rest],
+            keys,
+            values,
+            self.headers[rest],
+        )
+
+    def take(self, max_records: int) -> list[Record]:
+        """Deliver up to ``max_records`` as records. The chunk must be settled."""
+        rows = self.advance(max_records)
+        return list_rows(
+            Record,
+            (self.topic, self.partition, self.timestamp_type, self.leader_epoch),
+            (self.offsets, self.timestamps, self.keys, self.values, self.headers),
+            rows.start,
+            rows.stop,
         )
 
     def record(self, index: int) -> Record:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..protocol.records.columns import BytesColumn as BytesColumn
 from ..protocol.records.columns import bytes_column, int64_array, to_arrow
 from ..types import Header, Record, TimestampType
-from .chunk import Chunk, make_record
+from .chunk import Chunk
+from .rows import collectable, iterate_rows
 
 if TYPE_CHECKING:
     import numpy
@@ -45,19 +46,14 @@ class Batch:
         return len(self.offsets)
 
     def __iter__(self) -> Iterator[Record]:
-        return map(
-            make_record,
-            zip(
-                repeat(self.topic),
-                repeat(self.partition),
-                self.offsets,
-                self.timestamps,
-                repeat(self.timestamp_type),
-                self.keys,
-                self.values,
-                self.headers,
-                repeat(self.leader_epoch),
-            ),
+        return iterate_rows(
+            Record,
+            (self.topic, self.partition, self.timestamp_type, self.leader_epoch),
+            self.offsets,
+            self.timestamps,
+            self.keys,
+            self.values,
+            self.headers,
         )
 
     def key_buffer(self) -> BytesColumn:
@@ -104,10 +100,10 @@ def take(chunk: Chunk, max_records: int) -> Batch:
         chunk.partition,
         chunk.timestamp_type,
         chunk.leader_epoch,
-        chunk.offsets if is_whole else chunk.offsets[rows],
-        chunk.timestamps if is_whole else chunk.timestamps[rows],
-        chunk.keys if is_whole else chunk.keys[rows],
-        chunk.values if is_whole else chunk.values[rows],
+        collectable(chunk.offsets) if is_whole else chunk.offsets[rows],
+        collectable(chunk.timestamps) if is_whole else chunk.timestamps[rows],
+        collectable(chunk.keys) if is_whole else chunk.keys[rows],
+        collectable(chunk.values) if is_whole else chunk.values[rows],
         chunk.headers if is_whole else chunk.headers[rows],
     )
 
@@ -115,19 +111,14 @@ def take(chunk: Chunk, max_records: int) -> Batch:
 def records_of(chunk: Chunk, keys: Sequence[object], values: Sequence[object]) -> Iterator[Record]:
     """Return the next records of a settled chunk, with these keys and values. This does not deliver them."""
     rows = slice(chunk.index, chunk.index + len(values))
-    return map(
-        make_record,
-        zip(
-            repeat(chunk.topic),
-            repeat(chunk.partition),
-            chunk.offsets[rows],
-            chunk.timestamps[rows],
-            repeat(chunk.timestamp_type),
-            keys,
-            values,
-            chunk.headers[rows],
-            repeat(chunk.leader_epoch),
-        ),
+    return iterate_rows(
+        Record,
+        (chunk.topic, chunk.partition, chunk.timestamp_type, chunk.leader_epoch),
+        chunk.offsets[rows],
+        chunk.timestamps[rows],
+        keys,
+        values,
+        chunk.headers[rows],
     )
 
 

@@ -26,12 +26,12 @@ from ..method_names import CONSUMER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.messages import MetadataRequest
 from ..serialization.deserializer import Deserializer
-from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, TopicPartition, V
+from ..types import GroupMetadata, K, Names, OffsetAndMetadata, Record, SubscriptionPattern, TopicPartition, V
 from .consumer_core import ConsumerCore, MemberOptions
 from .deserializing import Deserializing, OnDeserializationError
 from .group.rebalance import RebalanceHandle, RebalanceListener
 from .interceptor import ConsumerInterceptor
-from .iteration import Batches, PartitionReader, RecordIteration, poll
+from .iteration import Batches, PartitionReader, RecordIteration, poll, poll_ready
 from .position import OnOffsetReset
 from .position_calls import PositionCalls
 from .settings import checked_topics, reading_options
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..group.strategies import AssignmentStrategy
     from ..net.metrics import BrokerTraffic
     from ..settings.keywords import ConsumerSettings
+    from .bounded import BoundedRead
     from .diagnosis import ConsumerDiagnosis
     from .metrics import ConsumerMetrics
 
@@ -53,13 +54,13 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
     """Reads records of topics or of chosen partitions.
 
     Give ``topics`` to read all their partitions, also those added later; or call ``assign``. ``topics`` are names or,
-    with a ``group_id``, a compiled regular expression that must match whole names. The members of the group share the
-    partitions. Reading begins at the group's committed offsets. Requesting the next record, list or batch marks all
-    records returned before as processed, and the consumer commits the marks. One task should read. ``strategies``
-    (range, cooperative-sticky and roundrobin by default; strategies of this package also by name, as in ``["range"]``)
-    and ``listener`` need a group. With ``group_protocol="consumer"`` the brokers assign the partitions (KIP-848), and
-    ``strategies`` is refused. A consumer with a ``group_id`` and no ``topics`` is not a member: the group only stores
-    the offsets of the partitions given to ``assign``.
+    with a ``group_id``, a compiled regular expression that must match whole names, or a ``SubscriptionPattern`` for the
+    brokers. The members of the group share the partitions. Reading begins at the group's committed offsets. Requesting
+    the next record, list or batch marks all records returned before as processed, and the consumer commits the marks.
+    One task should read. ``strategies`` (range, cooperative-sticky and roundrobin by default; strategies of this
+    package also by name, as in ``["range"]``) and ``listener`` need a group. With ``group_protocol="consumer"`` the
+    brokers assign the partitions (KIP-848), and ``strategies`` is refused. A consumer with a ``group_id`` and no
+    ``topics`` is not a member: the group only stores the offsets of the partitions given to ``assign``.
 
     Use it in ``async with``, or between ``start()`` and ``close()``; several consumers may run in one event loop.
     ``assign``, ``seek`` and ``pause`` may be called before the start. Records written after the start are read.
@@ -85,7 +86,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         self,
         bootstrap_servers: str | Iterable[str],
         *,
-        topics: Names | re.Pattern[str] = (),
+        topics: Names | re.Pattern[str] | SubscriptionPattern = (),
         group_id: str | None = None,
         strategies: Sequence[AssignmentStrategy | str] | None = None,
         listener: RebalanceListener | None = None,
@@ -109,7 +110,7 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
             connector=connector,
             runtime=Runtime(clock),
         )
-        checked = checked_topics(topics)
+        checked = checked_topics(topics, options.group)
         _check_group_arguments(group_id, checked, strategies, listener)
         if listener is not None:
             _checked_listener(listener)
@@ -156,24 +157,40 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         """Read these partitions and no others. Partitions that stay keep position, pause and fetched records.
 
         Raises IllegalStateError for a consumer of ``topics``, and InvalidTopic. If a partition does not exist, reads
-        raise UnknownTopic after one to three seconds, because brokers may not know a new partition at once.
+        raise UnknownTopic after one to three seconds, because brokers may not know a new partition at once. The call
+        takes some µs per partition; for tens of thousands, see ``assign_gradually``.
         """
         self._core.assign(_checked_assignment(partitions))
 
-    def subscribe(self, topics: Names | re.Pattern[str]) -> None:
+    async def assign_gradually(self, partitions: Iterable[TopicPartition]) -> None:
+        """Do the same as ``assign``, but let other tasks run in between, which ``assign`` of 100,000 would hold up.
+
+        While the call waits, and after its cancellation, a part of the change is done: call it again to complete it.
+        Partitions that stay are the first ones of ``assignment``. Raises the errors of ``assign``; IllegalStateError
+        also if another call changes the assignment meanwhile.
+        """
+        from .gradual_assignment import assign_gradually  # imported here, because few programs need it
+
+        await assign_gradually(self._core, partitions)
+
+    def subscribe(self, topics: Names | re.Pattern[str] | SubscriptionPattern) -> None:
         """Read other topics from now on, as a member of the group.
 
         Partitions of the old topics are revoked as in a rebalance. Raises IllegalStateError unless the consumer was
         made with ``group_id`` and ``topics``.
         """
-        self._core.subscribe(checked_topics(topics))
+        group = self._core.group
+        self._core.subscribe(checked_topics(topics, None if group is None else group.config))
 
     def unsubscribe(self) -> None:
         """Stop reading; a member leaves the group until ``subscribe``. Reads that wait raise IllegalStateError."""
         self._core.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are read completely or as a member; for a pattern, the topics that match now."""
+        """Return the topics that are read completely or as a member; for a pattern, the topics that match now.
+
+        With a ``SubscriptionPattern``, these are the topics of the assignment.
+        """
         self._service.check_process()
         return self._core.topics
 
@@ -318,6 +335,10 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         """
         return await poll(self._core, max_records, timeout, partitions)
 
+    def take_ready(self, max_records: int, timeout: float) -> list[Record[K, V]] | None:
+        """Poll if that needs no wait; None if it does. The blocking client calls this, outside of a task."""
+        return poll_ready(self._core, max_records, timeout)
+
     def partition(self, topic: str, number: int) -> PartitionReader[K, V]:
         """Return a reader of one assigned partition; other reads skip this partition. Not for group members."""
         return PartitionReader(self._core, self._core.partition_reader(checked_partition((topic, number))))
@@ -331,6 +352,26 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         interceptors, because these need records.
         """
         return Batches(self._core, max_records, timeout)
+
+    def read_until(
+        self, ends: Mapping[TopicPartition, int] | None = None, *, max_records: int = 500
+    ) -> BoundedRead[K, V]:
+        """Iterate over lists of records up to these offsets, and stop: ``async for records in consumer.read_until()``.
+
+        Each list has up to ``max_records`` records of one partition, in order. Asking for the next list, also for the
+        one after the last, means that the records are processed, as with ``poll``. ``ends`` are the offsets after the
+        last record to return, by assigned partition. With None, they are the ends of all partitions that are assigned
+        when the iteration begins. A partition that a rebalance takes away is left out; one that it adds is not read.
+
+        Records at and behind the ends stay unread. The iteration waits for records before an end, also while brokers
+        are down, and while a partition is paused. A cancelled step loses no record.
+
+        Raises the errors of ``wait_assigned``, ``end_offsets`` and reads, and IllegalStateError for a partition that is
+        not assigned.
+        """
+        from .bounded import BoundedRead  # imported here, because most programs do not end
+
+        return BoundedRead(self._core, self, ends, max_records)
 
     # The state of the consumer: these calls ask no broker and do not wait. Call them in the event loop.
 
@@ -348,6 +389,16 @@ class Consumer(PositionCalls, Component, Generic[K, V]):
         limit.
         """
         return self._core.health(max_silence, max_poll_ago)
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on (PLAIN and SCRAM), for example after a rotation.
+
+        Open connections stay open; they use the new password when they log in again. May be called before the start
+        too, in the event loop. Raises ConfigurationError for a wrong value, for a client that does not log in with a
+        password, and if ``sasl_password`` is a function.
+        """
+        self._core.service.check_process()
+        self._core.client.set_credentials(username, password)
 
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Return requests, bytes, latencies and throttle times of each broker, by its id, over all APIs.
@@ -379,7 +430,7 @@ def _checked_assignment(partitions: Iterable[TopicPartition]) -> list[TopicParti
 
 def _check_group_arguments(group_id: str | None, topics: object, strategies: object, listener: object) -> None:
     """Raise ConfigurationError for arguments that need a group, or a member of one."""
-    if group_id is None and isinstance(topics, re.Pattern):
+    if group_id is None and isinstance(topics, re.Pattern | SubscriptionPattern):
         raise ConfigurationError(f"topics given by a pattern require a group_id, got {topics!r}")
     for name, value in (("strategies", strategies), ("listener", listener)):
         if value is not None and group_id is None:

@@ -15,7 +15,7 @@ from ..aio.pace import Pace
 from ..aio.service import Service, ServiceState
 from ..cluster.standstill import Check
 from ..errors import IllegalStateError, KafkaError
-from ..types import TopicPartition
+from ..types import SubscriptionPattern, TopicPartition
 from .group.claim import ClaimReader
 from .group.rebalance import RebalanceHandle, RebalanceListener
 from .partition import AssignedPartition
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NO_CONTEXT = nullcontext()
+
 
 class MemberOptions(NamedTuple):
     """The arguments of a consumer that only a member of a group needs."""
@@ -50,7 +52,7 @@ class ConsumerCore(ReadingCore):
         self,
         service: Service,
         options: ReadingOptions,
-        topics: tuple[str, ...] | re.Pattern[str],
+        topics: tuple[str, ...] | re.Pattern[str] | SubscriptionPattern,
         member: MemberOptions,
     ) -> None:
         super().__init__(service, options, topics if options.group is None and isinstance(topics, tuple) else ())
@@ -76,7 +78,10 @@ class ConsumerCore(ReadingCore):
         """Whether topics were given. Then a read may wait although nothing is assigned yet."""
 
     def _participation(
-        self, config: GroupConfig, topics: tuple[str, ...] | re.Pattern[str], member: MemberOptions
+        self,
+        config: GroupConfig,
+        topics: tuple[str, ...] | re.Pattern[str] | SubscriptionPattern,
+        member: MemberOptions,
     ) -> Participation:
         # Imported here, so that a consumer without a group, as in Spark's workers, starts faster.
         from .group.commit_only import CommitOnlyGroup
@@ -181,7 +186,7 @@ class ConsumerCore(ReadingCore):
 
         Raises IllegalStateError for a consumer of a group that another task reads.
         """
-        return nullcontext() if self.group is None else self.group.tracker.reading(iteration)
+        return NO_CONTEXT if self.group is None else self.group.tracker.reading(iteration)
 
     def partition_reader(self, partition: TopicPartition) -> ClaimReader:
         """Give the partition a reader of its own. The consumer's other reads leave the partition out from now on."""
@@ -245,13 +250,22 @@ class ConsumerCore(ReadingCore):
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions and no others. With a group, new partitions begin at the committed offsets."""
+        self.check_assignable()
+        self._assign(partitions)
+
+    def check_assignable(self) -> None:
+        """Raise IllegalStateError for a consumer of topics. Checks like ``check_usable`` too."""
         self.check_usable()
         if self.is_subscribed or self.membership is not None:
             read = ", ".join(sorted(self.topics)) or "the topics of a group"
             raise IllegalStateError(f"assign() is for consumers without topics; this one reads {read}")
-        self._assign(partitions)
 
-    def subscribe(self, topics: tuple[str, ...] | re.Pattern[str]) -> None:
+    @property
+    def first_pause(self) -> PauseReason:
+        """The reason why a partition that was just assigned is not read yet."""
+        return PauseReason.NONE if self.group is None else PauseReason.LOCATING
+
+    def subscribe(self, topics: tuple[str, ...] | re.Pattern[str] | SubscriptionPattern) -> None:
         """Read other topics, as a member."""
         self.check_usable()
         if self.membership is None:
@@ -274,8 +288,11 @@ class ConsumerCore(ReadingCore):
 
     def _assign(self, partitions: Sequence[TopicPartition]) -> None:
         before = self.subscription.topics
-        waits = PauseReason.NONE if self.group is None else PauseReason.LOCATING
-        self.subscription.assign(partitions, waits)
+        self.subscription.assign(partitions, self.first_pause)
+        self.assigned(before)
+
+    def assigned(self, before: set[str]) -> None:
+        """Track the topics of the new assignment, and not those of ``before``; look up offsets of the group."""
         if self.is_running:
             topics = self.subscription.topics  # the client tracks exactly the topics that are read
             self.client.remove_topics(before - topics)

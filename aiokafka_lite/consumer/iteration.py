@@ -7,7 +7,7 @@ reader only after its last await: a cancelled read loses no record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -39,18 +39,18 @@ T = TypeVar("T")
 class RecordIteration(Generic[K, V]):
     """An iteration over single records."""
 
-    __slots__ = ("__weakref__", "_core", "_cursor")
+    __slots__ = ("__weakref__", "_core", "cursor")
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         # A separate object: the reader keeps it, and the group must detect when the user drops this iteration.
-        self._cursor = Cursor()
+        self.cursor: Cursor = Cursor()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record[K, V]:
-        cursor = self._cursor
+        cursor = self.cursor
         for record in cursor.current:  # hot: most records are returned here, without any other check
             return record  # type: ignore[return-value]  # its key and value are what K and V say
         core, reader, deserializing = self._core, self._core.reader, self._core.options.deserializing
@@ -64,7 +64,7 @@ class RecordIteration(Generic[K, V]):
                         return next(cursor.current)  # type: ignore[return-value]
                     records = await _until_closed(core, deserializing.take(reader, 1))
                     if records:
-                        return _intercepted(core, records)[0]
+                        return intercepted(core, records)[0]
                 elif reader.iterate():
                     return next(cursor.current)  # type: ignore[return-value]
                 await _until_closed(core, reader.wait())
@@ -94,6 +94,17 @@ class _NextBatch:
                 await _until_closed(core, reader.wait())
         raise StopAsyncIteration
 
+    def take_ready(self, take: Callable[[Reader], T | None]) -> T | None:
+        """Take the next batch in one step. Returns None if ``take`` has to wait, and when the consumer is closed."""
+        core, reader = self._core, self._core.reader
+        if core.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+            return None
+        core.service.check()
+        if not reader.has_ready or (self._timeout > 0 and not reader.is_full(self._max_records)):
+            return None
+        with core.reading(self):
+            return take(reader)
+
     async def _fill(self) -> None:
         """Wait until a batch is full, or the time has passed."""
         core, reader = self._core, self._core.reader
@@ -108,7 +119,7 @@ class Batches:
     __slots__ = ("__weakref__", "_core", "_max_records", "_next")
 
     def __init__(self, core: ConsumerCore, max_records: int, timeout: float) -> None:
-        if core.options.interceptors is not None:
+        if core.options.interceptors is not None and core.options.interceptors.are_given:
             raise IllegalStateError("a consumer with interceptors cannot read columns; use another consumer")
         check_max_records(max_records)
         check_wait(timeout)
@@ -123,7 +134,15 @@ class Batches:
     async def __anext__(self) -> Batch:
         most = self._core.most_records(self._max_records)
         batch = await self._next.take(lambda reader: reader.take_batch(most))
-        self._core.returned(len(batch))
+        _returned(self._core, TopicPartition(batch.topic, batch.partition), len(batch))
+        return batch
+
+    def take_ready(self) -> Batch | None:
+        """Return the next batch if that needs no wait. The blocking client calls this, outside of a task."""
+        most = self._core.most_records(self._max_records)
+        batch = self._next.take_ready(lambda reader: reader.take_batch(most))
+        if batch is not None:
+            _returned(self._core, TopicPartition(batch.topic, batch.partition), len(batch))
         return batch
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, headers: bool = False) -> ArrowBatches:
@@ -140,7 +159,7 @@ class Batches:
 class ArrowBatches:
     """The iteration over Arrow record batches that ``Batches.to_arrow`` returns."""
 
-    __slots__ = ("__weakref__", "_core", "_decoder", "_max_records", "_next")
+    __slots__ = ("__weakref__", "_core", "_decoder", "_max_records", "_next", "start")
 
     def __init__(self, core: ConsumerCore, next_batch: _NextBatch, max_records: int, columns: list[str]) -> None:
         self._core = core
@@ -153,6 +172,8 @@ class ArrowBatches:
             max_decompressed_size=core.options.consumer.max_decompressed_size,
             corrupt=_corrupt,
         )
+        self.start: tuple[TopicPartition, int]
+        """The partition and the position before the last batch; missing before the first one."""
 
     def __aiter__(self) -> Self:
         self._core.service.check()
@@ -160,9 +181,28 @@ class ArrowBatches:
 
     async def __anext__(self) -> pyarrow.RecordBatch:
         most = self._core.most_records(self._max_records)
-        batch = await self._next.take(lambda reader: reader.take_packed(most, ARROW_BYTES, self._decoder.decode))
-        self._core.returned(batch.num_rows)
+        batch = await self._next.take(lambda reader: reader.take_packed(most, ARROW_BYTES, self._decode))
+        _returned(self._core, self.start[0], batch.num_rows)
         return batch
+
+    def take_ready(self) -> pyarrow.RecordBatch | None:
+        """Return the next batch if that needs no wait. The blocking client calls this, outside of a task."""
+        most = self._core.most_records(self._max_records)
+        batch = self._next.take_ready(lambda reader: reader.take_packed(most, ARROW_BYTES, self._decode))
+        if batch is not None:
+            _returned(self._core, self.start[0], batch.num_rows)
+        return batch
+
+    def _decode(self, packed: list[PackedBatch]) -> pyarrow.RecordBatch:
+        self.start = packed[0].partition, packed[0].low
+        return self._decoder.decode(packed)
+
+
+def _returned(core: ConsumerCore, partition: TopicPartition, count: int) -> None:
+    """Record that a batch is returned."""
+    core.returned(count)
+    if (interceptors := core.options.interceptors) is not None:
+        interceptors.on_batch(partition, count)
 
 
 def _corrupt(packed: PackedBatch, reason: str) -> CorruptRecord:
@@ -190,6 +230,11 @@ class PartitionReader(Generic[K, V]):
     @property
     def topic_partition(self) -> TopicPartition:
         return self._reader.assigned.partition
+
+    @property
+    def decoded(self) -> Iterator[Record]:
+        """The records that the iteration returns next without a wait. A record that is taken counts as returned."""
+        return self._reader.current
 
     @property
     def high_watermark(self) -> int | None:
@@ -238,37 +283,69 @@ async def poll(
     core.service.check()
     check_max_records(max_records)
     check_wait(timeout)
-    records = await _poll(core, core.most_records(max_records), timeout, partitions)
-    core.returned(len(records))
-    return records
-
-
-async def _poll(
-    core: ConsumerCore, max_records: int, timeout: float, partitions: Iterable[TopicPartition] | None
-) -> list[Record[Any, Any]]:
+    most = core.most_records(max_records)
     core.check_something_to_read()
-    only = None if partitions is None else frozenset(checked_partitions(partitions))
-    for partition in only or ():
-        if core.subscription[partition].has_reader:  # raises for a partition that is not assigned
-            raise IllegalStateError(f"{partition} is read by the reader that partition() returned; poll that reader")
+    only = None if partitions is None else _readable_here(core, partitions)
     reader, deserializing = core.reader, core.options.deserializing
     if reader.must_yield:
         await asyncio.sleep(0)
     with core.reading():
+        records: list[Record[Any, Any]]
         if deserializing is not None:
-            return _intercepted(core, await _poll_deserialized(core, deserializing, max_records, timeout, only))
-        records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
-        if records:
-            return _intercepted(core, records)
-        with anyio.move_on_after(timeout):
-            while not records:
-                await core.service.while_running(reader.wait(only=only))
-                core.check_something_to_read()  # another task may have unsubscribed
-                records = cast("list[Record[Any, Any]]", reader.take(max_records, only))
-        return _intercepted(core, records)
+            records = await _poll_deserialized(core, deserializing, most, timeout, only)
+        else:
+            records = reader.take(most, only)
+            if not records:
+                records = await _poll_later(core, most, timeout, only)
+        if core.options.interceptors is not None:
+            records = core.options.interceptors.on_consume(records)
+    core.returned(len(records))
+    return records
 
 
-def _intercepted(core: ConsumerCore, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+def poll_ready(core: ConsumerCore, max_records: int, timeout: float) -> list[Record[Any, Any]] | None:
+    """Read as ``poll`` does, in one step, outside of a task.
+
+    Returns None, and takes nothing, if the read has to wait, or has to call code of the program.
+    """
+    core.service.check()
+    check_max_records(max_records)
+    check_wait(timeout)
+    options, reader = core.options, core.reader
+    if options.deserializing is not None or options.interceptors is not None or not reader.has_ready:
+        return None
+    most = core.most_records(max_records)
+    core.check_something_to_read()
+    with core.reading():
+        records = reader.take(most)
+    core.returned(len(records))
+    return records or None
+
+
+def _readable_here(core: ConsumerCore, partitions: Iterable[TopicPartition]) -> Collection[TopicPartition]:
+    """Check the partitions of a poll. Raises IllegalStateError for one that is not assigned, or has its own reader."""
+    only = frozenset(checked_partitions(partitions))
+    for partition in only:
+        if core.subscription[partition].has_reader:
+            raise IllegalStateError(f"{partition} is read by the reader that partition() returned; poll that reader")
+    return only
+
+
+async def _poll_later(
+    core: ConsumerCore, max_records: int, timeout: float, only: Collection[TopicPartition] | None
+) -> list[Record[Any, Any]]:
+    reader = core.reader
+    records: list[Record] = []
+    with anyio.move_on_after(timeout):
+        while not records:
+            await core.service.while_running(reader.wait(only=only))
+            core.check_something_to_read()  # another task may have unsubscribed
+            records = reader.take(max_records, only)
+    return records
+
+
+def intercepted(core: ConsumerCore, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+    """Pass the records of a read through the interceptors."""
     interceptors = core.options.interceptors
     return records if interceptors is None else interceptors.on_consume(records)
 

@@ -49,6 +49,7 @@ class MemberMetrics(Snapshot):
     A rebalance lasts from joining to the assignment; ``rebalances.failures`` counts rebalances that ended without an
     assignment. ``last_poll_ago`` is the time in seconds since the program last asked for records, 0 while it waits for
     some. For a ``ConsumerGroup``, it is the time that the handler has worked on a record, the longest of all.
+    ``thread_heartbeats`` of the heartbeats were sent by a thread, because the event loop was blocked.
     """
 
     state: str
@@ -65,6 +66,9 @@ class MemberMetrics(Snapshot):
         Counter("heartbeat.failures", "Heartbeats without an answer, or refused.", of="failures"),
         Gauge("last.heartbeat.ago", "Time since the session was last renewed.", SECONDS, of="last_success_ago"),
         Pushed("consumer.coordinator.heartbeat.total", of="latency.count"),
+    ]
+    thread_heartbeats: Annotated[
+        int, Counter("thread.heartbeats", "Heartbeats that a thread has sent while the event loop was blocked.")
     ]
     rebalances: Annotated[
         RequestMetrics,
@@ -176,6 +180,7 @@ def group_metrics(group_id: str, offsets: Offsets, runner: MemberRunner | None, 
             assigned_partitions=len(runner.member.partitions.owned),
             last_poll_ago=last_poll_ago,
             heartbeats=runner.heartbeats.snapshot(now),
+            thread_heartbeats=runner.thread_heartbeats,
             rebalances=runner.rebalances.snapshot(now),
         )
     return GroupMetrics(group_id=group_id, commits=offsets.commits.snapshot(now), member=member)

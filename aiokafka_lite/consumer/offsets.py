@@ -100,11 +100,10 @@ def read_lookup(timestamps: Mapping[TopicPartition, int], response: ListOffsetsR
     for topic in response.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            code = ErrorCode.of(result.error_code)
             if partition not in timestamps:
                 continue
-            if code is not ErrorCode.NONE:
-                answer.errors[partition] = code
+            if result.error_code:
+                answer.errors[partition] = ErrorCode.of(result.error_code)
             elif result.offset < 0 and timestamps[partition] < 0:
                 answer.errors[partition] = ErrorCode.OFFSET_NOT_AVAILABLE
             elif result.offset < 0:

@@ -143,6 +143,11 @@ class Reader:
 
     # Taking.
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether something is buffered, which may be hidden records alone."""
+        return self._first_ready(None) is not None
+
     def settle(self) -> None:
         """Stop the iteration over records, and store its position."""
         self._cursor.current = NOTHING
@@ -210,13 +215,16 @@ class Reader:
             chunk = self._next_after(records, only)
             if chunk is None:
                 break
-            batch = take(chunk, max_records - len(records))
-            count = len(batch.offsets)  # ``len(batch)`` is a call of Python code, and batches may be small
-            of_batch = _headers_of(chunk, count)
-            self._count(count + of_batch)
+            of_chunk = chunk.take(max_records - len(records))
+            count = len(of_chunk)
+            header_count = _headers_of(chunk, count)
+            self._count(count + header_count)
             self._hand_out(chunk)
-            records += batch
-            headers += of_batch
+            if records:
+                records += of_chunk
+            else:  # without a copy: most reads take records of one chunk
+                records = of_chunk
+            headers += header_count
             size += chunk.size
         return records
 

@@ -18,6 +18,7 @@ from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Check
 from ..types import TopicPartition
 from .fetch.fetchers import Fetching
+from .partition import AssignedPartition
 from .position import ResetReason, ResetStrategy
 from .position_wait import PositionWait
 from .settings import ReadingOptions
@@ -82,7 +83,7 @@ class ReadingCore(SubscriptionObserver):
         """Return what this component may wait for without end: the table for ``Client.standstill``."""
         return (
             lambda: unread_partitions(self.subscription, self.client),
-            lambda: paused_partitions(self.subscription),
+            lambda: paused_partitions(self.subscription, self._why_paused()),
             lambda: open_transactions(self.subscription, self.options.consumer.isolation),
         )
 
@@ -96,9 +97,9 @@ class ReadingCore(SubscriptionObserver):
         """Whether fetching may start tasks. The client ends a moment later, and still reports changes."""
         return self._is_fetching and self.service.state in (ServiceState.STARTING, ServiceState.RUNNING)
 
-    def on_change(self) -> None:
+    def on_change(self, partitions: Sequence[AssignedPartition]) -> None:
         if self.is_running:
-            self.fetching.changed()
+            self.fetching.changed(partitions)
         self.on_located()
 
     def on_located(self) -> None:
@@ -143,6 +144,10 @@ class ReadingCore(SubscriptionObserver):
             max_poll_ago=interval if max_poll_ago is None else max_poll_ago,
             late_program=self._late_program(),
         )
+
+    def _why_paused(self) -> str:
+        """Return the reason for which all partitions are paused."""
+        return "the program has paused all its partitions"
 
     def _late_program(self) -> str | None:
         """Return what the program has done since it last asked for records, if that is known."""

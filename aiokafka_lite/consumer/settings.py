@@ -16,7 +16,7 @@ from ..net.connector import Connector, check_connector
 from ..settings.client import ClientConfig
 from ..settings.consumer import ConsumerConfig
 from ..settings.group import GroupConfig
-from ..types import Names
+from ..types import Names, SubscriptionPattern
 from .deserializing import Deserializing
 from .interceptor import ConsumerInterceptor, ConsumerInterceptors
 from .position import OnOffsetReset
@@ -68,7 +68,8 @@ def reading_options(
         connector=connector,
         runtime=runtime or Runtime(),
         deserializing=deserializing,
-        interceptors=ConsumerInterceptors(interceptors) or None,  # with None, interceptors cost nothing
+        # With None, interceptors cost nothing.
+        interceptors=ConsumerInterceptors(interceptors, client.client_id, group_id) or None,
         on_offset_reset=on_offset_reset,
     )
 
@@ -133,8 +134,19 @@ def default_strategies() -> tuple[AssignmentStrategy, ...]:
     return RangeStrategy(), CooperativeStickyStrategy(), RoundRobinStrategy()
 
 
-def checked_topics(topics: Names | re.Pattern[str]) -> tuple[str, ...] | re.Pattern[str]:
+def checked_topics(
+    topics: Names | re.Pattern[str] | SubscriptionPattern, group: GroupConfig | None = None
+) -> tuple[str, ...] | re.Pattern[str] | SubscriptionPattern:
     """Check the names, and return them without duplicates, or the pattern. Raises ConfigurationError."""
+    if isinstance(topics, SubscriptionPattern):
+        if not isinstance(topics.pattern, str) or not topics.pattern:
+            raise ConfigurationError(must_be("topics", "a SubscriptionPattern of a text that is not empty", topics))
+        if group is not None and group.group_protocol != "consumer":
+            raise ConfigurationError(
+                f'a SubscriptionPattern requires group_protocol="consumer", got {group.group_protocol!r}; a compiled '
+                "pattern of re is matched by the client"
+            )
+        return topics
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
             raise ConfigurationError(must_be("topics", "a pattern of text, not of bytes", topics))

@@ -18,7 +18,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -51,8 +51,8 @@ class SubscriptionObserver:
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         """Prepare for the removal of these partitions from the assignment."""
 
-    def on_change(self) -> None:
-        """Fetch other data if needed: the assignment, a position or a pause has changed."""
+    def on_change(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Fetch other data if needed: the assignment has changed, or the position or pause of these partitions."""
 
     def on_ready(self) -> None:
         """Read on, because there may be records or an error."""
@@ -95,6 +95,8 @@ class Subscription:
         """The topics that a broker has let this consumer read."""
         self.answer_numbers: Iterator[int] = count(1)
         """The number of the next answer with data, for ``last_served``: it orders partitions without a clock."""
+        self.revision: int = 0
+        """The number of changes of the assignment, to see whether another call has changed it."""
         self.observer: SubscriptionObserver = observer
         """Fetchers and the position keeper call it before and after they change partitions (rule 2)."""
         self._fetch_size = fetch_size
@@ -141,26 +143,35 @@ class Subscription:
         New partitions begin without an offset. With ``pause_reason``, they wait until ``change`` clears the reason.
         """
         before, assignment = self.partitions, dict.fromkeys(partitions)
-        removed = [partition for partition in before if partition not in assignment]
+        self.revision += 1
+        self._end_fetching([partition for partition in before if partition not in assignment])
+        added = {
+            partition: self._new(partition, None, pause_reason) for partition in assignment if partition not in before
+        }
+        self.partitions = {partition: before.get(partition) or added[partition] for partition in assignment}
+        self.observer.on_change(list(added.values()))
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove these partitions from the assignment."""
+        removed = {partition for partition in partitions if partition in self.partitions}
+        self.revision += 1
+        self._end_fetching(removed)
+        self.partitions = {
+            partition: assigned for partition, assigned in self.partitions.items() if partition not in removed
+        }
+        self.observer.on_change(())
+
+    def _end_fetching(self, removed: Collection[TopicPartition]) -> None:
         # The running iteration contains the true position of its partition. It must be stored before the partition
         # leaves. Otherwise processed records would not be committed.
         self.observer.settle()
         if removed:
-            self.observer.on_removed(removed)
-            for partition in removed:
-                before[partition].fetch_from(None)
-                self.earlier_assignments[partition] = self.consumed(before[partition])
-        self.partitions = {
-            partition: before.get(partition) or self._new(partition, None, pause_reason) for partition in assignment
-        }
-        # Filtered, not built again, so that the partitions keep their turns.
-        self.ready = {partition: assigned for partition, assigned in self.ready.items() if partition in assignment}
-        self.observer.on_change()
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove these partitions from the assignment."""
-        removed = set(partitions)
-        self.assign([partition for partition in self.partitions if partition not in removed])
+            self.observer.on_removed(list(removed))
+        for partition in removed:
+            assigned = self.partitions[partition]
+            assigned.fetch_from(None)
+            self.earlier_assignments[partition] = self.consumed(assigned)
+            self.ready.pop(partition, None)  # the others keep their turns
 
     def extend(
         self,
@@ -169,21 +180,24 @@ class Subscription:
         *,
         reset: ResetStrategy | None = None,
         pause_reason: PauseReason = PauseReason.NONE,
+        was_listed: bool = True,
     ) -> list[AssignedPartition]:
-        """Assign more partitions that metadata lists, here or at the leader of the group. Each has a new state.
+        """Assign more partitions. Each has a new state. ``was_listed``: metadata has them, here or at the group's
+        leader.
 
         ``prepare`` is called with each state before it is in the assignment. ``reset`` is by default its policy.
         """
+        self.revision += 1
         self.observer.settle()
         added: list[AssignedPartition] = []
         for partition in partitions:
             assert partition not in self.partitions, "a partition has one state, and one owner"
             assigned = self._new(partition, reset, pause_reason)
-            assigned.was_listed = True
+            assigned.was_listed = was_listed
             prepare(assigned)
             self.partitions[partition] = assigned
             added.append(assigned)
-        self.observer.on_change()
+        self.observer.on_change(added)
         return added
 
     def reset_of(self, partition: TopicPartition) -> ResetStrategy:
@@ -225,7 +239,7 @@ class Subscription:
         for assigned in present:
             apply(assigned)
             self.update_ready(assigned)
-        self.observer.on_change()
+        self.observer.on_change(present)
 
     def replace_pause(self, old: PauseReason, new: PauseReason) -> None:
         """Give each partition with the reason ``old`` the reason ``new``. Other reasons stay."""

@@ -18,13 +18,21 @@ from .partition import AssignedPartition
 from .position import PauseReason
 from .subscription import Subscription
 
+SLICE = 20_000
+"""Partitions that are checked in one turn of the event loop."""
+
 SHOWN = 3
 """The number of partitions in one text."""
 
 
-def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wait]:
+def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wait | None]:
     """Yield the partitions that have no leader or no position, with the reason of the first one."""
-    waiting = [assigned for assigned in subscription if _waits(assigned, client)]
+    waiting: list[AssignedPartition] = []
+    partitions = list(subscription)
+    for start in range(0, len(partitions), SLICE):
+        if start:
+            yield None
+        waiting += [assigned for assigned in partitions[start : start + SLICE] if _waits(assigned, client)]
     if not waiting:
         return
     first = waiting[0]
@@ -42,6 +50,8 @@ def unread_partitions(subscription: Subscription, client: Client) -> Iterator[Wa
 
 def _waits(assigned: AssignedPartition, client: Client) -> bool:
     is_known = assigned.position.is_known
+    if is_known and assigned.source is not None:
+        return False  # first, because it is so for most of the partitions
     # The next read raises a failure. The user has paused a partition. The membership names the two other reasons.
     if assigned.failure is not None or assigned.paused or assigned.pause_reason is PauseReason.REVOKING:
         return False
@@ -81,14 +91,16 @@ def open_transactions(subscription: Subscription, isolation: IsolationLevel) -> 
 
 def _waits_for_transaction(assigned: AssignedPartition) -> bool:
     stable, end = assigned.last_stable_offset, assigned.high_watermark
+    if stable == end:
+        return False  # first, because it is so for most of the partitions
     if stable is None or end is None or assigned.paused:
         return False
     return assigned.offset is not None and assigned.offset >= stable and stable < end
 
 
-def paused_partitions(subscription: Subscription) -> Iterator[Wait]:
+def paused_partitions(subscription: Subscription, why: str) -> Iterator[Wait]:
     """Yield the pause of all partitions by the program: a read returns nothing then, as the program wants it."""
     partitions = subscription.partitions
     if partitions and all(assigned.paused for assigned in partitions.values()):
-        text = f"the program has paused all its partitions ({plural(len(partitions), 'partition')})"
+        text = f"{why} ({plural(len(partitions), 'partition')})"
         yield Wait("paused", text, is_partial=True, level=logging.INFO)

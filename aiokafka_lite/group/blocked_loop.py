@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 
 from ..aio.loop_delay import LoopDelay
+from ..arguments import plural
+from .heartbeat_thread import HeartbeatThread
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +28,10 @@ NAMED = 1.0
 class BlockedLoop:
     """Watches the event loop for one member. Owner: the task that sends its heartbeats.
 
-    ``interval`` returns the seconds between two heartbeats: a shorter block causes no warning.
-    ``needs_heartbeats`` returns whether the member has a session now. ``consequence`` is the end of the warning's text.
-    ``confirm`` is called after each block that is long enough for a warning, also if it is not logged.
+    ``interval`` returns the seconds between two heartbeats: a shorter block causes no warning. ``needs_heartbeats``
+    returns whether the member has a session now. ``consequence`` is the end of the warning's text. ``thread`` may have
+    sent heartbeats meanwhile. ``confirm`` is called after each block that is long enough for a warning, also if it is
+    not logged.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class BlockedLoop:
         interval: Callable[[], float],
         needs_heartbeats: Callable[[], bool],
         consequence: str,
+        thread: HeartbeatThread,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._delay = delay
@@ -46,12 +50,14 @@ class BlockedLoop:
         self._interval = interval
         self._needs_heartbeats = needs_heartbeats
         self._consequence = consequence
+        self._thread = thread
         self._confirm = confirm
         self._blocked_for = 0.0
         self._ended_at = self._warned_at = -math.inf  # the loop's time
 
     def watch(self) -> None:
         """Warn from now on, until the client closes."""
+        self._thread.watch()
         self._delay.on_measured(self._measured)
 
     def was_blocked(self, *, since: float) -> bool:
@@ -71,7 +77,15 @@ class BlockedLoop:
             return
         self._confirm()
         began = self._ended_at - seconds
-        if began - self._warned_at > QUIET:
+        sent = self._thread.take_count()
+        if began - self._warned_at > QUIET and sent:
+            logger.warning(
+                "%r: the event loop was blocked for %.1f s; the heartbeat thread kept the session with %s",
+                self._member,
+                seconds,
+                plural(sent, "heartbeat"),
+            )
+        elif began - self._warned_at > QUIET:
             logger.warning(
                 "%r: the event loop was blocked for %.1f s and sent no heartbeat; %s",
                 self._member,

@@ -76,7 +76,7 @@ class ClassicProtocol:
         self._spawn = spawn
         self._post = post
         self._backoff = client.retry_backoff()
-        self._heartbeats = Heartbeats(client, config, member, requests, post=post, reading=reading)
+        self._heartbeats = Heartbeats(client, config, member, requests, post=post, reading=reading, spawn=spawn)
 
     @property
     def calm_at(self) -> float:

@@ -26,6 +26,11 @@ Rule 8: A coordinator refuses a join with an instance id that a member of the gr
         the coordinator accepts only from the holder of the id, and joins again. Java's client fails.
 Rule 9: A static member whose process died holds its instance id until its session ends. The next process with this id
         joins again and again meanwhile, for ``session_timeout`` and ``SESSION_MARGIN``. Java's client fails.
+Rule 10: While the event loop is blocked, a thread may send heartbeats without any optional field (``beats``). One of
+        them may move the member to the next epoch while a heartbeat of this machine is in flight. The coordinator
+        accepts that one, with the previous epoch, only if it lists the partitions. So every heartbeat lists them as
+        soon as there is a thread, except while partitions are released: then the epoch cannot move, and the list may
+        lack partitions that the coordinator has assigned.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, NamedTuple
 
-from ..errors import ErrorCode, ProtocolError
+from ..errors import ErrorCode, ProtocolError, error_for
 from ..protocol.messages import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -47,11 +52,12 @@ from .events import (
     Action,
     Assign,
     Close,
-    CommitRefused,
     ConsumerHeartbeatAnswer,
     Event,
     HeartbeatDue,
     LeaveAnswer,
+    MembershipRefused,
+    MovedByThread,
     PauseHeartbeat,
     Polled,
     PollOverdue,
@@ -61,8 +67,10 @@ from .events import (
     ResolveTopics,
     SendHeartbeat,
     Subscribe,
+    ThreadStarted,
     TopicsNamed,
 )
+from .instance_id import InstanceId
 from .ownership import NO_GENERATION
 from .requests import (
     UNKNOWN_ERRORS_TOLERATED,
@@ -80,13 +88,6 @@ RETURN_EPOCH = -2
 
 EARLY = 0.5
 """Seconds until the heartbeat after a new epoch or assignment. The time then doubles, up to the interval (rule 7)."""
-
-RELEASES = 5
-"""The maximum number of times that a member releases its instance id to join again (rule 8)."""
-
-SESSION_MARGIN = 15.0
-"""Seconds beyond ``session_timeout`` that a member waits for its instance id (rule 9). The session is a setting of the
-brokers, 45 seconds by default as well, and the coordinator checks sessions from time to time."""
 
 UNNAMED_ANSWERS = 5
 """The number of answers with an unnamed topic until the assignment is requested again (rule 6)."""
@@ -115,7 +116,23 @@ class _Sent(NamedTuple):
     """The fields that the coordinator has from earlier heartbeats."""
 
     topics: frozenset[str]
+    pattern: str
     owned: frozenset[TopicPartition]
+
+
+class _Fixed(NamedTuple):
+    """The fields that never change. Only full heartbeats have them."""
+
+    rebalance_timeout_ms: int
+    assignor: str | None
+
+
+class _Pattern:
+    """The regular expression that the coordinator matches, or empty; then there are topics by name."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.was_used = False  # the coordinator may have an older one
 
 
 class _Target:
@@ -150,6 +167,16 @@ class _Target:
             if (name := names.get(topic_id, self._names.get(topic_id))) is not None
         }
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The known names of the topics."""
+        return frozenset(self._names.values())
+
+    @property
+    def unnamed(self) -> list[bytes]:
+        """The ids of the topics whose names metadata lacks."""
+        return [topic_id for topic_id in self._numbers if topic_id not in self._names]
+
     def partitions(self, topics: frozenset[str]) -> frozenset[TopicPartition]:
         return frozenset(
             TopicPartition(name, number)
@@ -176,6 +203,7 @@ class _Pacing:
         self.interval: float | None = None  # in seconds, from the coordinator's last answer
         self.in_flight: bool = False
         self.backing_off: bool = False
+        self.has_thread: bool = False  # whether a thread may send heartbeats at the same time (rule 10)
         self._early = EARLY  # seconds until the next early heartbeat
 
     @property
@@ -193,30 +221,6 @@ class _Pacing:
             return interval
         pause, self._early = self._early, 2 * self._early
         return pause
-
-
-class _InstanceId:
-    """The refusals of a join with an instance id that another member has (rules 8 and 9)."""
-
-    def __init__(self, session_timeout: float) -> None:
-        self._wait = session_timeout + SESSION_MARGIN
-        self._refused_since: float | None = None  # the loop's time
-        self._releases = 0  # how often the id was released since the last join
-
-    def joined(self) -> None:
-        """Record that the coordinator has accepted the id."""
-        self._refused_since, self._releases = None, 0
-
-    def may_release(self) -> bool:
-        """Count a release of the id, which this member itself may have. False after too many (rule 8)."""
-        self._releases += 1
-        return self._releases <= RELEASES
-
-    def may_pass(self, now: float) -> bool:
-        """Return whether the session of a member that holds the id may still end (rule 9)."""
-        if self._refused_since is None:
-            self._refused_since = now
-        return now < self._refused_since + self._wait
 
 
 class ConsumerMember(BaseMember):
@@ -243,30 +247,28 @@ class ConsumerMember(BaseMember):
         new_id: Callable[[], str],
     ) -> None:
         super().__init__(group_id, instance_id=instance_id, rack=rack, strategy=assignor or "")
-        self._rebalance_timeout = rebalance_timeout
-        self._instance = _InstanceId(session_timeout)
-        self._assignor = assignor
+        self._fixed = _Fixed(round(rebalance_timeout * 1000), assignor)
+        self._instance = InstanceId(session_timeout)
         self._new_id = new_id
         self._pacing = _Pacing()
         self._target = _Target()
+        self._pattern = _Pattern()
         self._sent: _Sent | None = None  # if None, the next heartbeat has all fields (rule 3)
-        # Whether the reader expects an ``Assign``: after joining, and after each release, even without added
-        # partitions.
+        # Whether the reader expects an ``Assign``: after joining and after each release, even without new partitions.
         self._must_assign = False
         # Whether the coordinator may have this member, because a heartbeat was sent that joins.
         self._may_be_known = False
         self._was_known = False  # the same, before the last heartbeat that joins was sent
-        # The attempt of the heartbeat that was in flight when the member began to leave.
-        self._late_attempt: int | None = None
-        # The epoch of the heartbeat that leaves; None to leave without one.
-        self._leave_epoch: int | None = None
+        self._late_attempt: int | None = None  # of the heartbeat that was in flight when the member began to leave
+        self._leave_epoch: int | None = None  # of the heartbeat that leaves; None to leave without one
 
     def handle(self, event: Event) -> list[Action]:  # noqa: C901 - a flat table of events
         if self.state is MemberState.FATAL:
             return self._ignore(event)
         match event:
             case Subscribe():
-                self._topics = event.topics
+                self._topics, self._pattern.text = event.topics, event.pattern
+                self._pattern.was_used |= bool(event.pattern)
                 return self._follow_subscription()
             case Polled():
                 # The user may read again while the heartbeat that leaves is in flight.
@@ -283,8 +285,14 @@ class ConsumerMember(BaseMember):
                 if self.state is MemberState.LEAVING:
                     return self._left()
                 return self._request_failed(event)
-            case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
+            case MembershipRefused() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._commit_refused(event.code)
+            case ThreadStarted():
+                self._pacing.has_thread = True
+            case MovedByThread() if self.state.sends_heartbeats and event.epoch_before <= self.generation:
+                self.generation = max(self.generation, event.epoch)
+                self._sent = None  # a heartbeat with all fields makes the coordinator repeat the assignment
+                return self._send_changes()
             case TopicsNamed():
                 self._target.name(event.names)
                 return [*self._reconcile(), *self._send_changes()]
@@ -314,6 +322,25 @@ class ConsumerMember(BaseMember):
         return self._target.has_unnamed_topics
 
     @property
+    def unnamed_topics(self) -> list[bytes]:
+        """The assigned topic ids whose names metadata lacks."""
+        return self._target.unnamed
+
+    @property
+    def topics_in_use(self) -> frozenset[str]:
+        """The topics of the last assignment, and those whose partitions are not released yet."""
+        return self._target.names.union(partition.topic for partition in self._reported)
+
+    @property
+    def _is_subscribed(self) -> bool:
+        return bool(self._topics or self._pattern.text)
+
+    @property
+    def _readable(self) -> frozenset[str]:
+        """The topics that may be read. With a pattern, the coordinator decides."""
+        return self._target.names if self._pattern.text else self._topics
+
+    @property
     def _sends(self) -> bool:
         """Whether heartbeats are sent to keep the membership."""
         return self.state in _SENDING
@@ -330,8 +357,8 @@ class ConsumerMember(BaseMember):
         if self._closing or self.state is MemberState.LEAVING:
             return []  # _left() joins again if there is a subscription by then
         if self.state is MemberState.UNJOINED:
-            return self._join() if self._topics and not self._overdue else []
-        if not self._topics:
+            return self._join() if self._is_subscribed and not self._overdue else []
+        if not self._is_subscribed:
             return self._leave(LEAVE_EPOCH, in_good_order=True)
         return [*self._reconcile(), *self._send_changes()]
 
@@ -348,17 +375,20 @@ class ConsumerMember(BaseMember):
             self._was_known = self._may_be_known
         self._attempt += 1
         self._pacing.in_flight, self._pacing.backing_off, self._may_be_known = True, False, True
-        before, now = self._sent, _Sent(self._topics, self._reported)
+        before, now = self._sent, _Sent(self._topics, self._pattern.text, self._reported)
         # Only in STABLE does the reader have the whole assignment, so it is not acknowledged earlier.
-        acknowledges = self._target.must_acknowledge and self.state is MemberState.STABLE
+        is_stable = self.state is MemberState.STABLE
+        acknowledges = self._target.must_acknowledge and is_stable
         request = self._request(JOIN_EPOCH if self.state is MemberState.JOINING else self.generation)
         if before is None:
             request.rack_id = self._rack
-            request.rebalance_timeout_ms = round(self._rebalance_timeout * 1000)
-            request.server_assignor = self._assignor
+            request.rebalance_timeout_ms, request.server_assignor = self._fixed
         if before is None or before.topics != now.topics:
             request.subscribed_topic_names = sorted(now.topics)
-        if before is None or before.owned != now.owned or acknowledges:
+        # The empty pattern deletes an older one. A coordinator without patterns must not get it.
+        if (before is None and self._pattern.was_used) or (before is not None and before.pattern != now.pattern):
+            request.subscribed_topic_regex = now.pattern
+        if before is None or before.owned != now.owned or acknowledges or (self._pacing.has_thread and is_stable):
             request.topic_partitions = self._by_id(now.owned)
         self._sent, self._target.must_acknowledge = now, self._target.must_acknowledge and not acknowledges
         return SendHeartbeat(self._attempt, request)
@@ -384,7 +414,7 @@ class ConsumerMember(BaseMember):
 
     def _send_changes(self) -> list[Action]:
         """Send a heartbeat now if there are changes to report, and no heartbeat is in flight."""
-        has_changes = self._sent != _Sent(self._topics, self._reported)
+        has_changes = self._sent != _Sent(self._topics, self._pattern.text, self._reported)
         if has_changes and self._sends and not self._pacing.is_busy:
             return [self._heartbeat()]
         return []
@@ -411,18 +441,20 @@ class ConsumerMember(BaseMember):
         response, code = event.response, ErrorCode.of(event.response.error_code)
         self._pacing.in_flight = False
         if code is not ErrorCode.NONE:
-            return self._refused(code, event.answered_at)
+            return self._refused(code, event.answered_at, response.error_message)
         if problem := problem_of(response) or event.problem:
             return [Report(ProtocolError(f"the answer to {_API} has {problem}")), *self._retry()]
         self._unknown_errors = 0
+        epoch = max(response.member_epoch, self.generation)  # the thread may have moved the member meanwhile (rule 10)
         if self.state is MemberState.JOINING:
+            epoch = response.member_epoch
             self._advance(MemberEvent.JOINED)
             self._must_assign = self.was_accepted = True
             self._instance.joined()
         # Other members may release partitions now, and only a heartbeat brings them to this member (rule 7).
-        if response.member_epoch != self.generation or response.assignment is not None:
+        if epoch != self.generation or response.assignment is not None:
             self._pacing.send_early()
-        self.generation = response.member_epoch
+        self.generation = epoch
         interval = self._pacing.interval = heartbeat_interval(response.heartbeat_interval_ms)
         if response.assignment is not None:
             self._target.replace(response.assignment)
@@ -437,7 +469,7 @@ class ConsumerMember(BaseMember):
                     self._sent = None  # a heartbeat with all fields makes the coordinator repeat it (rule 6)
         return [*actions, *(self._send_changes() or [self._pause(self._pacing.next(interval))])]
 
-    def _refused(self, code: ErrorCode, now: float) -> list[Action]:
+    def _refused(self, code: ErrorCode, now: float, text: str | None) -> list[Action]:
         joins = self.state is MemberState.JOINING
         # If the group no longer exists, all its members are fenced. A join would create the group, so if a join gets
         # this answer, a group of another type has this id.
@@ -451,6 +483,8 @@ class ConsumerMember(BaseMember):
             is_unknown = self.was_accepted or self._unknown_errors <= UNKNOWN_ERRORS_TOLERATED
         if code.retriable or is_unknown:
             return self._retry()
+        if code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+            return self._fail(error_for(code, f"group {self.group_id!r}: {text or repr(self._pattern.text)}"))
         error = refusal(_API, code, group_id=self.group_id, instance_id=self.instance_id)
         if code is ErrorCode.UNRELEASED_INSTANCE_ID:
             may_pass = self._instance.may_pass(now)
@@ -489,12 +523,12 @@ class ConsumerMember(BaseMember):
         # While partitions are being released, no others are added (rule 2). ``_released`` reconciles again.
         if self.state is not MemberState.STABLE:
             return []
-        assigned = self._target.partitions(self._topics)
+        assigned = self._target.partitions(self._readable)
         surplus = self.partitions.owned - assigned
         if surplus:
             self._advance(MemberEvent.REVOKE)
             return [self.partitions.revoke(surplus)]
-        added, _ = self.partitions.replace(assigned, self._topics, self.generation)
+        added, _ = self.partitions.replace(assigned, self._readable, self.generation)
         self._target.keep_ids({partition.topic for partition in self._reported})
         if not added and not self._must_assign:
             return []
@@ -533,7 +567,7 @@ class ConsumerMember(BaseMember):
         self._forget_epoch()
         self._may_be_known = self._leave_epoch == RETURN_EPOCH  # the member left temporarily, or its request was lost
         self._pacing.in_flight = self._pacing.backing_off = False
-        if self._overdue or self._closing or not self._topics:
+        if self._overdue or self._closing or not self._is_subscribed:
             return []
         return self._join()  # the user subscribed again while the member was leaving
 

@@ -7,31 +7,43 @@ import logging
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ..cluster.client import Client
 from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
-from ..protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ..protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from ..protocol.versions import VersionTable
 from ..settings.group import GroupConfig
 from .blocked_loop import BlockedLoop
-from .consumer_member import FENCED, ConsumerMember, problem_of
+from .consumer_member import FENCED, JOIN_EPOCH, ConsumerMember, problem_of
 from .events import (
     Action,
     ConsumerHeartbeatAnswer,
     Event,
     HeartbeatDue,
     LeaveAnswer,
+    MovedByThread,
     PauseHeartbeat,
     PollOverdue,
     ResolveTopics,
     SendHeartbeat,
+    ThreadStarted,
     TopicsNamed,
 )
+from .heartbeat_thread import HeartbeatThread, ThreadAnswer
 from .member_requests import MemberRequests
 from .reading import Reading
 from .states import MemberState
-from .topic_watcher import Spawn
+from .topic_watcher import Spawn, TopicWatcher
+
+if TYPE_CHECKING:
+    from .beats import ConsumerBeat
 
 FEATURE = "group.version"
 """The feature of clusters with consumer groups; level 1 is the first level that has them."""
@@ -67,8 +79,10 @@ class ConsumerProtocol:
         spawn: Spawn,
         post: Callable[[Event], None],
         reading: Reading,
+        topics: TopicWatcher,
     ) -> None:
         self._client = client
+        self._topics = topics
         self._config = config
         self._member = member
         self._requests = requests
@@ -77,16 +91,28 @@ class ConsumerProtocol:
         self._backoff = client.retry_backoff()
         self._failed_at = -math.inf  # the loop's time of the last failure that the backoff has counted
         self._resolving = False
+        self._thread = HeartbeatThread(
+            client,
+            config.group_id,
+            config.heartbeat_thread,
+            spawn,
+            beat=self._beat,
+            on_answer=self._thread_answered,
+            poll_left=self._poll_left,
+            on_start=lambda: post(ThreadStarted()),
+        )
         self._blocked_loop = BlockedLoop(
             client.loop_delay,
             member,
             interval=lambda: self._interval,
             needs_heartbeats=lambda: member.state.sends_heartbeats,
             consequence="the coordinator evicts a member whose session ends",
+            thread=self._thread,
             confirm=self._confirm,
         )
         self._reading = reading
         self._confirming_since: float | None = None
+        self._kept_until = -math.inf  # the loop's time of the last accepted heartbeat of the thread
         self.calm_at: float = 0.0
         """The loop's time at which the last successful heartbeat was sent. The next revocation began after it."""
 
@@ -106,7 +132,27 @@ class ConsumerProtocol:
                 self._spawn(self._resolve, name="names of assigned topics")
 
     def follow(self) -> None:
-        """Apply the member's state: nothing, because each heartbeat is an action of the member."""
+        """Apply the member's state: only the thread needs it, because each heartbeat is an action of the member."""
+        self._thread.member_changed()
+
+    def _beat(self) -> ConsumerBeat | None:
+        """Make the heartbeat of the thread."""
+        from .beats import ConsumerBeat  # imported here: few programs block their loop
+
+        member = self._member
+        return ConsumerBeat(member.group_id, member.identity, self._interval) if member.state.sends_heartbeats else None
+
+    def _thread_answered(self, answer: ThreadAnswer) -> None:
+        response, epoch = answer.response, answer.beat.identity.generation
+        self._requests.thread_heartbeats += 1
+        if answer.code is not ErrorCode.NONE:
+            return  # the next heartbeat of the member gets the same error, unless it is up to date
+        self._requests.heartbeats.succeeded(answer.sent_at, answer.answered_at)
+        if response.member_epoch != epoch or response.assignment is not None:
+            self._post(MovedByThread(answer.posted.identity.generation, response.member_epoch))
+        else:
+            self.calm_at = max(self.calm_at, answer.sent_at)  # a revocation begins later than this
+        self._kept_until = max(self._kept_until, answer.sent_at)
 
     @property
     def _interval(self) -> float:
@@ -123,7 +169,7 @@ class ConsumerProtocol:
         The coordinator does not tell how long a session is, but it is several intervals.
         """
         now = asyncio.get_running_loop().time()
-        if now - self.calm_at >= MISSED_INTERVALS * self._interval:
+        if now - max(self.calm_at, self._kept_until) >= MISSED_INTERVALS * self._interval:
             if self._confirming_since is None:
                 self._reading.suspend()
             self._confirming_since = now
@@ -154,7 +200,14 @@ class ConsumerProtocol:
 
     def _build(self, action: SendHeartbeat, versions: VersionTable) -> ConsumerGroupHeartbeatRequest:
         versions.require(ConsumerGroupHeartbeatRequest.CONSUMER_GROUPS, 'group_protocol="consumer"')
-        return action.request
+        request, newest = action.request, self._thread.newest
+        if request.subscribed_topic_regex is not None:
+            versions.require(ConsumerGroupHeartbeatRequest.REGEX, "a SubscriptionPattern")
+        # A block between the action and this moment may have let the thread move the member.
+        if request.member_epoch > JOIN_EPOCH:
+            moved = self._member.generation if newest is None else newest.identity.generation
+            request.member_epoch = max(request.member_epoch, self._member.generation, moved)
+        return request
 
     async def _heartbeat(self, action: SendHeartbeat) -> ConsumerHeartbeatAnswer:
         began = asyncio.get_running_loop().time()
@@ -217,12 +270,20 @@ class ConsumerProtocol:
         )
         return LeaveAnswer(action.attempt)
 
+    async def _track_unnamed(self) -> None:
+        """Track the topics that only the coordinator's pattern matches, so that metadata has them."""
+        topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in self._member.unnamed_topics]
+        response = await self._client.send(MetadataRequest(topics=topics), timeout=RESOLVE_TIMEOUT)
+        self._topics.expect(topic.name for topic in response.topics if topic.name is not None and not topic.error_code)
+
     async def _resolve(self) -> None:
         """Refresh metadata until it has the names of all assigned topics."""
         backoff = self._client.retry_backoff()
         try:
             while self._member.has_unnamed_topics and self._member.state is not MemberState.FATAL:
                 with suppress(KafkaTimeout):
+                    if self._topics.sent_pattern is not None:
+                        await self._track_unnamed()
                     view = await self._client.refresh(timeout=RESOLVE_TIMEOUT)
                     self._post(TopicsNamed(view.topic_names))
                 await asyncio.sleep(backoff.next())
@@ -230,3 +291,4 @@ class ConsumerProtocol:
             self._requests.report(error)  # the next answered heartbeat starts another attempt
         finally:
             self._resolving = False
+            self._topics.expect(())

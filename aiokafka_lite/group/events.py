@@ -47,10 +47,12 @@ class Subscribe:
     """The user subscribes to these topics. Without topics, the member leaves the group.
 
     ``lazily``: only deleted topics were left out. The group need not rebalance unless the member owns their partitions.
+    ``pattern`` is a regular expression that the coordinator matches, or empty.
     """
 
     topics: frozenset[str]
     lazily: bool = False
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,23 @@ class ConsumerHeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadStarted:
+    """The heartbeat thread runs from now on, and may send a heartbeat at the same time as the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedByThread:
+    """A heartbeat of the thread moved the member to ``epoch``, or its answer had an assignment.
+
+    ``epoch_before`` is the last epoch that the member has told the thread. The thread drops the assignment, because
+    only the event loop acts on it.
+    """
+
+    epoch_before: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsNamed:
     """Metadata was refreshed for ``ResolveTopics``: the topics that it knows, by id."""
 
@@ -129,7 +148,7 @@ class SessionExpired:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRefused:
+class MembershipRefused:
     """A commit of this identity was refused with an error about the membership."""
 
     identity: Identity
@@ -186,9 +205,11 @@ Event: TypeAlias = (
     | HeartbeatAnswer
     | HeartbeatDue
     | ConsumerHeartbeatAnswer
+    | ThreadStarted
+    | MovedByThread
     | TopicsNamed
     | SessionExpired
-    | CommitRefused
+    | MembershipRefused
     | Released
     | TopicsSeen
     | PollOverdue

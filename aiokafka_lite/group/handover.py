@@ -18,11 +18,13 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from ..cluster.client import Client
 from ..settings.group import GroupConfig
 from ..types import OffsetAndMetadata, TopicPartition
 from .committer import CurrentMember
 from .events import Assign, Fail, Lose, Released, Revoke
 from .offsets import Offsets
+from .partition_events import PartitionEvents
 from .reading import Reading
 
 logger = logging.getLogger(__name__)
@@ -35,13 +37,14 @@ closing."""
 class Handovers:
     """The handover task of one member. Owner: the ``MemberRunner``.
 
-    ``on_released`` is called when the reader has released partitions.
+    ``on_released`` is called when the reader has released partitions, and the client's ``on_event`` when partitions
+    were assigned, revoked or lost.
     """
 
     def __init__(
         self,
+        client: Client,
         config: GroupConfig,
-        api_timeout: float,
         current: CurrentMember,
         reading: Reading,
         offsets: Offsets,
@@ -49,7 +52,8 @@ class Handovers:
         on_released: Callable[[Released], None],
     ) -> None:
         self._config = config
-        self._api_timeout = api_timeout
+        self._api_timeout = client.config.api_timeout
+        self._events = None if client.on_event is None else PartitionEvents(config.group_id, client.on_event)
         self._current = current
         self._reading = reading
         self._offsets = offsets
@@ -99,6 +103,8 @@ class Handovers:
                 case Revoke():
                     await self._revoke(action)
                 case Lose():
+                    if self._events is not None:
+                        self._events.lost(action.partitions)  # before the listener, as others may own them already
                     await self._reading.lost(action.partitions)
                     self._released(action)
                 case Fail():
@@ -125,6 +131,8 @@ class Handovers:
         self.step = "its program has not returned from on_assigned() of its listener, or from setup() of its handler"
         await self._reading.assigned(committed, action.owned - self._leaving)
         self.step = ""
+        if self._events is not None:
+            self._events.assigned(committed)
 
     async def _locate(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         self.step = "the committed offsets have not been read yet"
@@ -148,6 +156,8 @@ class Handovers:
         await self._reading.revoked(action.partitions)
         self._offsets.forget(action.partitions)
         del self._deadlines[action.number]
+        if self._events is not None:
+            self._events.revoked(action.partitions)
         self._released(action)
 
     async def _wait_for_user(self, action: Revoke) -> None:

@@ -18,6 +18,8 @@ Rule 4: A member that reaches no coordinator for ``session_timeout`` counts its 
         attempt.
 Rule 5: A member whose event loop was blocked beyond the end of its session may have lost its partitions. It returns no
         more records until a heartbeat that was sent after the block is answered.
+Rule 6: While the loop is blocked, a thread may send the heartbeats (``heartbeat_thread``). Their answers are handled
+        here when the loop turns again, like those to heartbeats of this task.
 """
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-
-import anyio
+from typing import TYPE_CHECKING
 
 from ..aio.deadline import deadline
 from ..aio.light_event import LightEvent
@@ -36,11 +37,16 @@ from ..errors import ErrorCode, KafkaError
 from ..net.connection import Purpose
 from ..settings.group import GroupConfig
 from .blocked_loop import BlockedLoop
-from .events import Event, HeartbeatAnswer, PollOverdue, SessionExpired
+from .events import Event, HeartbeatAnswer, Identity, PollOverdue, SessionExpired
+from .heartbeat_thread import HeartbeatThread, ThreadAnswer
 from .member import Member
 from .member_requests import MemberRequests
 from .reading import Reading
 from .requests import REFUSALS, heartbeat_request
+from .topic_watcher import Spawn
+
+if TYPE_CHECKING:
+    from .beats import ClassicBeat
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +78,7 @@ class Heartbeats:
         *,
         post: Callable[[Event], None],
         reading: Reading,
+        spawn: Spawn,
     ) -> None:
         self._client = client
         self._config = config
@@ -88,12 +95,22 @@ class Heartbeats:
         self._generation = member.generation
         self._session_ends = 0.0  # the loop's time (rule 4)
         self._calm_at = 0.0
+        self._thread = HeartbeatThread(
+            client,
+            config.group_id,
+            config.heartbeat_thread,
+            spawn,
+            beat=self._beat,
+            on_answer=self._thread_answered,
+            poll_left=lambda: config.max_poll_interval - reading.idle_for(asyncio.get_running_loop().time()),
+        )
         self._blocked_loop = BlockedLoop(
             client.loop_delay,
             member,
             interval=lambda: config.heartbeat_interval,
             needs_heartbeats=lambda: member.needs_session,
             consequence=f"the session ends after {config.session_timeout:g} s",
+            thread=self._thread,
             confirm=self._confirm,
         )
         self._is_confirming = False  # rule 5
@@ -112,6 +129,7 @@ class Heartbeats:
         """Apply the member's state: start or stop heartbeats, and start early for a new generation."""
         member = self._member
         self._is_member, self._is_rebalancing = member.state.sends_heartbeats, member.state.is_rebalancing
+        self._thread.member_changed()
         if not member.needs_session:
             self._needed.clear()
             return
@@ -143,9 +161,7 @@ class Heartbeats:
                 early.reset()
                 pause = self._pause(early)
             # Waits for the event, because a new generation cuts the pause short (rule 3).
-            with anyio.move_on_after(pause) as sleeping:
-                await self._new_generation.wait()
-            if not sleeping.cancelled_caught:
+            if await self._new_generation.wait_until(loop.time() + pause):
                 continue
             if not self._needed.is_set():
                 continue  # the state changed during the pause
@@ -214,14 +230,8 @@ class Heartbeats:
         code = ErrorCode.of(response.error_code)
         if is_rebalancing and code is ErrorCode.ILLEGAL_GENERATION:
             code = ErrorCode.REBALANCE_IN_PROGRESS  # the next generation has begun, and its answer follows
-        # An answer for an earlier identity does not renew the present session.
-        if code in _RENEWS_SESSION and identity == self._identity:
-            self._renew_session(began)
-            requests.heartbeats.succeeded(began, asyncio.get_running_loop().time())
-        else:
-            requests.heartbeats.failures += 1
+        self._count(identity, code, began, asyncio.get_running_loop().time())
         if code is ErrorCode.NONE:
-            self._calm_at = began
             if self._client.outages:
                 requests.record(code, node_id, "Heartbeat")
                 self._client.outages.recovered(logger, requests.place, "%r: heartbeats succeeded", self._member)
@@ -231,3 +241,35 @@ class Heartbeats:
         await asyncio.sleep(0)  # rule 2
         may_pass = code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR or code in REFUSALS
         return not may_pass
+
+    def _count(self, identity: Identity, code: ErrorCode, began: float, now: float) -> None:
+        """Renew the session with an answer, and count it."""
+        # An answer for an earlier identity does not renew the present session.
+        if code in _RENEWS_SESSION and identity == self._identity:
+            self._renew_session(began)
+            self._requests.heartbeats.succeeded(began, now)
+        else:
+            self._requests.heartbeats.failures += 1
+        if code is ErrorCode.NONE:
+            self._calm_at = max(self._calm_at, began)
+
+    # The thread (rule 6).
+
+    def _beat(self) -> ClassicBeat | None:
+        """Make the heartbeat of the thread. A member that joins has a session too if it has a generation."""
+        from .beats import ClassicBeat  # imported here: few programs block their loop
+
+        member, config = self._member, self._config
+        joins = member.state.is_rebalancing
+        if not (member.state.sends_heartbeats or (joins and member.generation >= 0)):
+            return None
+        return ClassicBeat(config.group_id, member.identity, config.session_timeout, config.heartbeat_interval, joins)
+
+    def _thread_answered(self, answer: ThreadAnswer) -> None:
+        code, identity, joined = answer.code, answer.posted.identity, answer.posted.is_joining
+        if joined and code in (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION):
+            code = ErrorCode.REBALANCE_IN_PROGRESS  # the answer to JoinGroup follows
+        self._requests.thread_heartbeats += 1
+        self._count(identity, code, answer.sent_at, answer.answered_at)
+        if code is not ErrorCode.NONE:
+            self._post(HeartbeatAnswer(identity, code))

@@ -19,8 +19,8 @@ Rule 5: A join that follows a failure pauses first, even if the coordinator answ
 Invariants that once broke:
 
  - In UNJOINED, FENCED and FATAL the member owns nothing.
- - ``CommitRefused`` and ``HeartbeatAnswer`` count only for the current identity. During a rebalance the generation is
-   about to change, so their errors do not apply to the next generation.
+ - ``MembershipRefused`` and ``HeartbeatAnswer`` count only for the current identity. During a rebalance the
+   generation is about to change, so their errors do not apply to the next generation.
  - A member that closes before it has a member id waits for the answer to its JoinGroup (``AwaitJoin``). Otherwise the
    coordinator would create a member that never sends a request, and the group waits for its session to end.
  - A static member does not send LeaveGroup when ``max_poll_interval`` is exceeded: its restart may be in progress, and
@@ -41,12 +41,12 @@ from .events import (
     Assign,
     AwaitJoin,
     Close,
-    CommitRefused,
     Event,
     GatherTopics,
     HeartbeatAnswer,
     JoinAnswer,
     LeaveAnswer,
+    MembershipRefused,
     Polled,
     PollOverdue,
     Released,
@@ -187,7 +187,7 @@ class Member(BaseMember):
                 return self._refused_as_member("Heartbeat", event.code)
             case SessionExpired() if event.identity == self.identity and self.needs_session:
                 return self._fenced(None)
-            case CommitRefused() if event.identity == self.identity and self.state.sends_heartbeats:
+            case MembershipRefused() if event.identity == self.identity and self.state.sends_heartbeats:
                 return self._refused_as_member("OffsetCommit", event.code)
             case Released() if self.partitions.release(event.number):
                 return self._released()

@@ -53,6 +53,8 @@ class MemberRequests:
         self.place: str = f"group {config.group_id}"
         """The name under which failed requests are counted as an outage."""
         self.heartbeats: RequestCounters = RequestCounters()
+        self.thread_heartbeats: int = 0
+        """The answered heartbeats that the heartbeat thread has sent, while the event loop was blocked."""
         self._access = f"access to group {config.group_id}"  # the same for refusals
         self._client = client
         self._config = config

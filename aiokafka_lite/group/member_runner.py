@@ -41,11 +41,11 @@ from .events import (
     Action,
     Assign,
     Close,
-    CommitRefused,
     Event,
     Fail,
     JoinAnswer,
     Lose,
+    MembershipRefused,
     Polled,
     PollOverdue,
     Report,
@@ -94,24 +94,22 @@ class MemberRunner:
         self._choosing: anyio.CancelScope | None = None  # rule 5
         self._closing = False  # ``close`` was called, perhaps before the protocol is decided
         self._gone = LightEvent()  # ``run`` has handled the last event
-        self.rebalances: RebalanceCounters = RebalanceCounters()
         # With "auto", a member of the classic protocol stands in until the protocol is decided.
         self._current = CurrentMember(
             self._new_member("consumer" if config.group_protocol == "consumer" else "classic")
         )
+        self.rebalances: RebalanceCounters = RebalanceCounters(self._current, client.on_event)
         self._requests = MemberRequests(client, config, self._current, spawn=spawn, post=self._post, on_error=on_error)
         self.offsets: Offsets = Offsets(
             client,
             config,
             reading,
             committer=self._current,
-            on_refused=lambda identity, code: self._post(CommitRefused(identity, code)),
+            on_refused=lambda identity, code: self._post(MembershipRefused(identity, code)),
             on_error=on_error,
         )
         self._topics = TopicWatcher(client, config.group_id, spawn=spawn, post=self._post, on_error=on_error)
-        self._handovers = Handovers(
-            config, client.config.api_timeout, self._current, reading, self.offsets, on_released=self._post
-        )
+        self._handovers = Handovers(client, config, self._current, reading, self.offsets, on_released=self._post)
         self._waits = MemberWaits(
             client, config, self._current, self._topics, self._handovers, self._requests, self.rebalances
         )
@@ -149,6 +147,7 @@ class MemberRunner:
                 spawn=self._spawn,
                 post=self._post,
                 reading=self._reading,
+                topics=self._topics,
             )
         return ClassicProtocol(
             self._client,
@@ -185,13 +184,18 @@ class MemberRunner:
         return self._requests.heartbeats
 
     @property
+    def thread_heartbeats(self) -> int:
+        """The answered heartbeats that a thread has sent while the event loop was blocked."""
+        return self._requests.thread_heartbeats
+
+    @property
     def node(self) -> Node | None:
         """The broker that coordinates the group, if it is known."""
         return self._client.known_coordinator(self._config.group_id)
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that the member reads; for a pattern, the topics that match now."""
+        """The topics that the member reads; for a pattern, the topics that match now, or that brokers assigned."""
         return self._topics.subscribed
 
     def subscribe(self, topics: Topics) -> None:
@@ -255,6 +259,9 @@ class MemberRunner:
                 actions = member.handle(event)
             if isinstance(event, Polled):
                 self._polled = False
+            # Before the actions, because the reader needs the metadata of the topics that it gets.
+            if self._topics.sent_pattern is not None and isinstance(member, ConsumerMember):
+                self._topics.follow(member.topics_in_use)
             if member.state is not before:
                 logger.info("%r moved from %s after %s", member, before.name, type(event).__name__)
             for action in actions:
@@ -283,7 +290,7 @@ class MemberRunner:
             self.rebalances.end(now)
         # JOINING and SYNCING are two steps of one rebalance.
         if state is not before and state is not MemberState.SYNCING:
-            self.rebalances.fail()
+            self.rebalances.fail(now)
             # A member of the consumer protocol releases partitions without joining again.
             if state is MemberState.JOINING or (state is MemberState.REVOKING and self.member.protocol == "consumer"):
                 self.rebalances.begin(now)

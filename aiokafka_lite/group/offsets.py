@@ -357,6 +357,10 @@ class Offsets:
             error = CommitFailed(result.refused)
             self._client.outages.report(logger, place, error, "group %s: %s", self._config.group_id, error)
             self._on_error(error)
+            if self._client.on_event is not None:
+                from ..events import CommitRefused
+
+                self._client.on_event(CommitRefused(self._config.group_id, result.refused))
         # A commit without offsets sends no request, so it does not end an outage.
         elif result.committed:
             self._client.outages.recovered(logger, place, "group %s: commits succeeded", self._config.group_id)

@@ -16,7 +16,8 @@ from ..cluster.client import Client
 from ..cluster.metadata import ClusterView
 from ..cluster.topics import MISSING_AFTER
 from ..errors import ErrorCode, KafkaError, error_for
-from ..protocol.messages import MetadataRequest
+from ..protocol.messages import MetadataRequest, MetadataResponse
+from ..types import SubscriptionPattern
 from .events import Event, Subscribe, TopicsSeen
 from .strategies import TopicRacks
 
@@ -28,8 +29,8 @@ GONE_AFTER = 2.0
 One answer is not enough, because brokers get the metadata of a new topic at different times.
 """
 
-Topics = Collection[str] | re.Pattern[str]
-"""Topic names, or a regular expression that must match a whole name."""
+Topics = Collection[str] | re.Pattern[str] | SubscriptionPattern
+"""Topic names, or a regular expression that must match a whole name: here, or at the coordinator."""
 
 Spawn = Callable[..., ChildScope]
 """Runs a coroutine function as a task of the owning component: ``Service.start_child``."""
@@ -60,13 +61,17 @@ class TopicWatcher:
         # Set when a matching topic was deleted. Then the topics are listed at once.
         self._topic_gone = LightEvent()
         self.subscribed: frozenset[str] = frozenset()
-        """The topics to read; for a pattern, the topics that match now."""
+        """The topics to read; for a pattern, the topics that match now; for that of the coordinator, the assigned
+        ones."""
         self.pattern: re.Pattern[str] | None = None
-        """The pattern of the subscription; None for topics by name."""
+        """The pattern of the subscription that this client matches."""
+        self.sent_pattern: SubscriptionPattern | None = None
+        """The pattern of the subscription that the coordinator matches."""
         self.listed: frozenset[str] | None = None
         """The topics of the cluster, as last listed for the pattern; None before the first list."""
         self._watched: frozenset[str] = frozenset()
         self._unknown: set[str] = set()  # topics that had partitions, and are unknown in the last metadata answers
+        self._expected: frozenset[str] = frozenset()  # of the coordinator's pattern, until metadata has them
         self._gone: set[str] = set()  # topics that stayed unknown, so they are deleted
         self._tracked: frozenset[str] = frozenset()
         self._asks_for_access = False
@@ -81,9 +86,14 @@ class TopicWatcher:
             self._pattern_task.cancel()
             self._pattern_task = None
             self._client.outages.forget(self._place)
+        self._expected = frozenset()
         self.pattern = topics if isinstance(topics, re.Pattern) else None
+        self.sent_pattern = topics if isinstance(topics, SubscriptionPattern) else None
         self.listed = None
-        if isinstance(topics, re.Pattern):
+        if isinstance(topics, SubscriptionPattern):
+            self._client.allow_topic_creation(False)
+            self._pattern_task = self._spawn(self._send_pattern, topics, name="topics before the pattern")
+        elif isinstance(topics, re.Pattern):
             # With a pattern, a request for a matching topic that was just deleted would create it again.
             self._client.allow_topic_creation(False)
             self._pattern_task = self._spawn(self._watch_pattern, topics, name="topics that match")
@@ -95,6 +105,19 @@ class TopicWatcher:
         """Report changes in the number of partitions of these topics too, because this member is the leader."""
         self._watched = topics
         self._track()
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Track topics that the coordinator has assigned, and that metadata lacks. Each call replaces the last one."""
+        self._expected = frozenset(topics)
+        self.follow(self.subscribed)
+
+    def follow(self, topics: frozenset[str]) -> None:
+        """Track the topics that the coordinator has assigned by its pattern."""
+        topics |= self._expected
+        if topics != self.subscribed:
+            self._client.add_list_of_topics(topics)
+            self.subscribed = topics
+            self._track()
 
     def _subscribe(self, topics: frozenset[str]) -> None:
         self.subscribed = topics
@@ -117,6 +140,8 @@ class TopicWatcher:
                 self._client.outages.recovered(logger, self._access(name), "the metadata of topic %r is shown", name)
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._topic_gone.set()
+        if self.sent_pattern is not None:
+            return  # the coordinator follows deletions, and assigns no topic that the principal may not describe
         self._follow_deletions(view)
         self._report_counts()
         if not self._asks_for_access and self._refused():
@@ -226,6 +251,39 @@ class TopicWatcher:
 
     # Patterns.
 
+    async def _send_pattern(self, pattern: SubscriptionPattern) -> None:
+        """Subscribe by a pattern that the coordinator matches, after a list of the topics that exist before.
+
+        All records of a topic that appears later are read, also with ``auto_offset_reset="latest"``.
+        """
+        backoff = self._client.retry_backoff()
+        while (response := await self._list(pattern.pattern, backoff)) is None:
+            pass
+        names = {topic.name for topic in response.topics if topic.name is not None}
+        for _ in range(2):  # one list is no proof, but a client that reads too much is better than one that skips
+            self._client.add_list_of_topics(names)
+        self._post(Subscribe(frozenset(), pattern=pattern.pattern))
+
+    async def _list(self, pattern: str, backoff: Backoff) -> MetadataResponse | None:
+        """List all topics. None after a failure and a pause."""
+        try:
+            response = await self._client.send(MetadataRequest(topics=None))
+        except KafkaError as error:
+            if not is_momentary(error):
+                raise
+            what = "group %s: listing the topics for its pattern failed; retrying: %s"
+            problem = f"the topics for the pattern {pattern!r} cannot be listed: {error}"
+            level = logging.WARNING if is_refusal(error) else logging.INFO
+            self._client.outages.report(
+                logger, self._place, error, what, self._group_id, error, level=level, problem=problem
+            )
+            self._on_error(error)
+            await asyncio.sleep(backoff.next())
+            return None
+        self._client.outages.recovered(logger, self._place, "group %s: listed the topics", self._group_id)
+        backoff.reset()
+        return response
+
     async def _watch_pattern(self, pattern: re.Pattern[str]) -> None:
         """List all topics every ``metadata_max_age`` seconds, and subscribe to those that match."""
         config = self._client.config
@@ -236,22 +294,9 @@ class TopicWatcher:
         # The metadata may contain a deleted topic for a while, so the early refresh is repeated with a growing pause.
         early = Backoff(config.retry_backoff, config.metadata_max_age, random=self._client.runtime.random)
         while True:
-            try:
-                response = await self._client.send(MetadataRequest(topics=None))
-            except KafkaError as error:
-                if not is_momentary(error):
-                    raise
-                what = "group %s: listing the topics for its pattern failed; retrying: %s"
-                problem = f"the topics for the pattern {pattern.pattern!r} cannot be listed: {error}"
-                level = logging.WARNING if is_refusal(error) else logging.INFO
-                self._client.outages.report(
-                    logger, self._place, error, what, self._group_id, error, level=level, problem=problem
-                )
-                self._on_error(error)
-                await asyncio.sleep(backoff.next())
+            response = await self._list(pattern.pattern, backoff)
+            if response is None:
                 continue
-            self._client.outages.recovered(logger, self._place, "group %s: listed the topics", self._group_id)
-            backoff.reset()
             self.listed = frozenset(topic.name for topic in response.topics if topic.name is not None)
             self._client.add_list_of_topics(self.listed)
             names = frozenset(

@@ -132,6 +132,9 @@ class MemberWaits:
             if (topic := topics.get(name)) is not None and topic.is_usable
         }
         if not counts:
+            if (sent := self._topics.sent_pattern) is not None:
+                text = f"{self._group} has assigned it no partition of topics that match {sent.pattern!r}"
+                yield Wait("no partitions", f"{text} at the brokers", is_partial=True, after=SOON)
             return
         shown = ", ".join(f"{name!r} ({plural(count, 'partition')})" for name, count in list(counts.items())[:SHOWN])
         more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""

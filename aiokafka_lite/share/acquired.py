@@ -11,11 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..consumer.chunk import corrupt, decode
+from ..consumer.rows import iterate_rows
 from ..errors import CorruptRecord, ProtocolError
 from ..protocol.codec import Buffer
 from ..protocol.messages import ShareAcquiredRecords
@@ -24,9 +24,6 @@ from ..protocol.records import RecordBatch
 from ..protocol.records.batch import split_batches
 from ..types import Compression, ShareRecord, TopicPartition
 from .acknowledgements import AcknowledgeType, SettledRange
-
-# ShareRecord(*fields) runs Python code for each record; this creates the same object in C.
-_make_record = partial(tuple.__new__, ShareRecord)
 
 MAX_ACQUIRED = 1_000_000
 """Offsets in one answer. Brokers lock at most 10,000 records of a partition, in whole batches."""
@@ -168,23 +165,18 @@ class AcquiredRecords:
                 raise corrupt(partition, first, "two records of a batch have the same offset", batch)
             if batch.compression is not Compression.NONE:
                 size += sum(map(len, filter(None, chain(chunk.keys, chunk.values))))
+            constants = (chunk.topic, chunk.partition, chunk.timestamp_type, chunk.leader_epoch)
             for offset_range in ranges:
                 start = max(chunk.index, bisect_left(offsets, offset_range.first))
                 rows = slice(start, bisect_left(offsets, offset_range.last + 1))
-                records += map(
-                    _make_record,
-                    zip(
-                        repeat(chunk.topic),
-                        repeat(chunk.partition),
-                        offsets[rows],
-                        chunk.timestamps[rows],
-                        repeat(chunk.timestamp_type),
-                        chunk.keys[rows],
-                        chunk.values[rows],
-                        chunk.headers[rows],
-                        repeat(chunk.leader_epoch),
-                        repeat(offset_range.delivery_count),
-                    ),
+                records += iterate_rows(
+                    ShareRecord,
+                    (*constants, offset_range.delivery_count),
+                    offsets[rows],
+                    chunk.timestamps[rows],
+                    chunk.keys[rows],
+                    chunk.values[rows],
+                    chunk.headers[rows],
                 )
         return records, size
 

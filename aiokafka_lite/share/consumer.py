@@ -133,6 +133,11 @@ class ShareConsumer(Component, Generic[K, V]):
         return await self._read(max_records, timeout)
 
     async def _read(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
+        records = await self._take(max_records, timeout)
+        interceptors = self._options.interceptors
+        return records if interceptors is None else interceptors.on_consume(records)
+
+    async def _take(self, max_records: int, timeout: float | None) -> list[ShareRecord[K, V]]:
         self._service.check()
         self._core.begin_read(max_records)
         try:
@@ -247,6 +252,16 @@ class ShareConsumer(Component, Generic[K, V]):
         """The seconds for which a broker locks a record for this consumer; None before the first record."""
         self._service.check_process()
         return self._core.pace.lock_timeout
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on (PLAIN and SCRAM), for example after a rotation.
+
+        Open connections stay open; they use the new password when they log in again. May be called before the start
+        too, in the event loop. Raises ConfigurationError for a wrong value, for a client that does not log in with a
+        password, and if ``sasl_password`` is a function.
+        """
+        self._service.check_process()
+        self._core.client.set_credentials(username, password)
 
     def metrics(self) -> ShareConsumerMetrics:
         """Return the counters of this consumer so far, and its state now."""

@@ -33,12 +33,13 @@ from ..cluster.metadata import ClusterView
 from ..cluster.standstill import Wait
 from ..consumer.refusals import Refusals
 from ..errors import ErrorCode, IllegalStateError, KafkaError
+from ..group.partition_events import PartitionEvents
 from ..types import TopicPartition
 from .acknowledgements import AcknowledgeType
 from .counters import ShareCounters
 from .fetcher import FINAL_TIMEOUT, BrokerShareFetcher
 from .in_flight import Acknowledgements, Acquisition, AnyShareRecord, InFlight, Kept
-from .member import ShareMember
+from .member import ShareMember, ShareMemberState
 from .membership import LEAVE_TIMEOUT, ShareMembership
 from .program_pace import ProgramPace
 from .results import AcknowledgementResult
@@ -83,6 +84,8 @@ class ShareCore:
             ),
             on_assignment=self._reassign,
             topic_names=self._topic_names,
+            thread=options.share.heartbeat_thread,
+            spawn=service.start_child,
         )
         self._service = service
         self._fetchers: dict[int, BrokerShareFetcher] = {}
@@ -96,6 +99,8 @@ class ShareCore:
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._missing: frozenset[str] = frozenset()
         self._is_running = False
+        on_event = self.client.on_event
+        self._events = None if on_event is None else PartitionEvents(options.share.group_id, on_event)
 
     # The lifetime.
 
@@ -136,6 +141,8 @@ class ShareCore:
         finally:
             with anyio.CancelScope(shield=True):
                 await self.membership.leave()
+            if self._events is not None:
+                self._events.replace(())
 
     def metrics(self) -> ShareConsumerMetrics:
         from .metrics import share_consumer_metrics
@@ -202,6 +209,8 @@ class ShareCore:
                 by_node.setdefault(partition.leader, {})[key] = TopicPartition(name, key.partition)
         if unknown:
             self.client.request_refresh(self.options.topics)
+        if self._events is not None:
+            self._events.replace(self.assignment, lost=self.membership.member.state is ShareMemberState.FENCED)
         # The present fetchers come first: a fetcher that loses all its partitions has to end its session.
         for node_id in dict.fromkeys([*self._fetchers, *by_node]):
             self._fetcher(node_id).want(by_node.get(node_id, {}))
@@ -429,6 +438,8 @@ class ShareCore:
                 "share group %s: could not acknowledge %s of %s; the group will get them again: %s",
                 *(self.options.share.group_id, plural(counts.total(), "record"), partition, settled.error),
             )
+        if self.options.interceptors is not None:
+            self.options.interceptors.on_acknowledged(partition, counts.total(), settled.error)
         if self.options.on_acknowledged is not None:
             try:
                 in_copy(self.options.on_acknowledged, partition, settled.offsets, settled.error)

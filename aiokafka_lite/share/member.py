@@ -87,6 +87,7 @@ class ShareMember:
         self.assignment: frozenset[TopicIdPartition] = frozenset()
         self._was_accepted = False  # whether the coordinator has accepted this member once
         self._is_answered = False  # whether the last heartbeat was answered without an error
+        self._must_repeat = False  # whether the coordinator must send the assignment again, because a thread got it
 
     def __repr__(self) -> str:
         return (
@@ -104,6 +105,8 @@ class ShareMember:
             return ShareGroupHeartbeatRequest(
                 group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
             )
+        self._is_answered = self._is_answered and not self._must_repeat
+        self._must_repeat = False
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -115,6 +118,16 @@ class ShareMember:
     def unanswered(self) -> None:
         """Record that the last heartbeat had no answer. The coordinator may have applied it."""
         self._is_answered = False
+
+    def moved(self, epoch_before: int, epoch: int) -> None:
+        """Record that a heartbeat of the heartbeat thread brought an epoch or an assignment.
+
+        ``epoch_before`` is the last epoch that the member has told the thread. The thread drops the assignment, so the
+        next heartbeat asks for it again.
+        """
+        if self.state is ShareMemberState.STABLE and epoch_before <= self.epoch:
+            self.epoch = max(self.epoch, epoch)
+            self._must_repeat = True
 
     def answered(self, response: ShareGroupHeartbeatResponse) -> KafkaError | None:
         """Apply an answer. Returns the error to report; the state is FAILED if a retry cannot help.
@@ -129,7 +142,9 @@ class ShareMember:
         if problem is not None:
             return ProtocolError(f"the answer to ShareGroupHeartbeat of group {self.group_id!r} has {problem}")
         if code is ErrorCode.NONE:
-            self.epoch = response.member_epoch
+            # The heartbeat thread may have moved a member that is in the group.
+            is_stable = self.state is ShareMemberState.STABLE
+            self.epoch = max(response.member_epoch, self.epoch if is_stable else JOIN_EPOCH)
             self.heartbeat_interval = heartbeat_interval(response.heartbeat_interval_ms)
             if response.assignment is not None:
                 self.assignment = frozenset(

@@ -20,6 +20,7 @@ class ShareConsumerMetrics(Snapshot):
 
     ``member_state`` is the name of a state in docs/states.md. ``last_poll_ago`` is the time in seconds since the
     program last asked for records, 0 while it waits for some. ``rebalances`` counts changes of the assignment.
+    ``thread_heartbeats`` of the heartbeats were sent by a thread, because the event loop was blocked.
 
     ``records_consumed`` were returned to the program. ``records_buffered`` are acquired and not returned,
     ``records_in_flight`` returned and not acknowledged. ``records_redelivered`` counts acquired records with a delivery
@@ -51,6 +52,9 @@ class ShareConsumerMetrics(Snapshot):
         Pushed("consumer.share.coordinator.heartbeat.total", of="latency.count"),
         Pushed("consumer.share.coordinator.heartbeat.response.time.max", of="latency.max", scale=MILLISECONDS),
         Pushed("consumer.share.coordinator.last.heartbeat.seconds.ago", of="last_success_ago"),
+    ]
+    thread_heartbeats: Annotated[
+        int, Counter("thread.heartbeats", "Heartbeats that a thread has sent while the event loop was blocked.")
     ]
     rebalances: Annotated[
         int,
@@ -131,6 +135,7 @@ def share_consumer_metrics(
         partitions_assigned=len(member.assignment),
         last_poll_ago=last_poll_ago,
         heartbeats=membership.heartbeats.snapshot(loop_time()),
+        thread_heartbeats=membership.thread_heartbeats,
         rebalances=membership.rebalances,
         records_consumed=in_flight.taken,
         records_buffered=in_flight.buffered,

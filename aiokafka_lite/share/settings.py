@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..aio.runtime import Runtime
 from ..arguments import check_function, must_be
 from ..cluster.bootstrap import parse_bootstrap_servers, sorted_settings
+from ..consumer.interceptor import ConsumerInterceptors
 from ..consumer.settings import check_fetch_limits, checked_topics
 from ..errors import ConfigurationError
 from ..net.connector import Connector, check_connector
@@ -29,6 +30,7 @@ class ShareOptions:
     runtime: Runtime
     deserializing: ShareDeserializing | None
     on_acknowledged: OnAcknowledged | None
+    interceptors: ConsumerInterceptors | None
 
 
 def share_options(
@@ -64,4 +66,5 @@ def share_options(
         runtime=runtime,
         deserializing=deserializing,
         on_acknowledged=on_acknowledged,
+        interceptors=ConsumerInterceptors((), client.client_id, group_id) or None,
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from aiokafka_lite import Consumer
+from aiokafka_lite import Consumer, SubscriptionPattern
 from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.cluster.client import Client
-from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.group import CooperativeStickyStrategy
 from aiokafka_lite.protocol.codec import decode_versioned, encode_versioned
 from aiokafka_lite.protocol.messages import (
@@ -285,6 +286,26 @@ async def test_patterns_that_re2_refuses(group: RawGroup, pattern: str, descript
         ErrorCode.INVALID_REGULAR_EXPRESSION,
         f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {description}.",
     )
+
+
+@only_on_the_newest
+async def test_a_consumer_reads_the_topics_that_the_brokers_match(kafka: Kafka) -> None:
+    prefix = f"match-{uuid.uuid4()}"
+    for name in ("a", "b"):
+        await kafka.create_topic(f"{prefix}-{name}", partitions=1)
+    await write(kafka, f"{prefix}-a", 1, 2)
+    settings: dict[str, Any] = {"group_protocol": "consumer", "group_id": prefix, "auto_offset_reset": "earliest"}
+    pattern = SubscriptionPattern(f"{prefix}-[ab]")
+    async with Consumer(kafka.bootstrap_servers, topics=pattern, **settings) as consumer, asyncio.timeout(DEADLINE):
+        values: list[bytes | None] = []
+        while len(values) < 2:
+            values += [record.value for record in await consumer.poll(timeout=1.0)]
+        assert values == [b"0", b"1"]
+        assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
+    with pytest.raises(BrokerError, match=r"is not a valid regular expression") as caught:
+        async with Consumer(kafka.bootstrap_servers, topics=SubscriptionPattern("("), **settings) as consumer:
+            await consumer.poll(timeout=DEADLINE)
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @only_on_the_newest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from aiokafka_lite.aio.framed_stream import FramedStreamReader
 from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.connection import ClientProtocol
 from tests.embedded.share_groups.requests import Batch, heartbeat, share_acknowledge, share_fetch
+from tests.embedded.share_groups.state_requests import StateRequests, outcome
 from tests.end_to_end.conftest import Kafka
 from tests.real.releases import since
 from tests.waiting import DEADLINE
@@ -23,6 +25,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (1,), (2,), (3,), (4,), (0,)
 DONE = (0, None)
 NOT_ACQUIRED = (121, "The offset cannot be acknowledged. The offset is not acquired.")
 INVALID = (42, None)
+LOADING, NOT_COORDINATOR = 14, 16
 NOT_HOSTED = "This server does not host this topic-partition."
 LONG = 20_000
 """Milliseconds that a fetch waits where there are records: Kafka loads a share partition at its first use."""
@@ -105,7 +108,9 @@ class Group:
         return partition.error_code, partition.error_message
 
     async def beat(self, member: str, epoch: int, topics: list[str] | None = None, group: str | None = None) -> Any:
-        answer = await self.coordinator.ask(heartbeat(self.name if group is None else group, member, epoch, topics))
+        request = heartbeat(self.name if group is None else group, member, epoch, topics)
+        while (answer := await self.coordinator.ask(request)).error_code == LOADING:
+            await asyncio.sleep(0.05)
         return answer.error_code, answer.error_message
 
     async def offsets(self) -> Any:
@@ -259,3 +264,74 @@ async def test_acknowledgements_are_answered_as_by_apache_kafka(kafka: Kafka) ->
         assert await group.acknowledge("other", (6, 6, ACCEPT)) == (121, "Member is not the owner of offset")
         assert await group.acknowledge("m", (6, 6, ACCEPT), epoch=-1) == DONE
         assert await group.fetch("other", max_wait_ms=LONG) == [(DONE, [(3, 4, 3), (5, 5, 2), (7, 7, 2), (9, 11, 2)])]
+
+
+@shares
+async def test_requests_about_the_state_of_share_partitions_are_answered_as_by_apache_kafka(kafka: Kafka) -> None:
+    async with group_of(kafka, 1) as group:
+        await group.join("m")
+        async with share_coordinator(kafka, group.name, group.topic_id) as own:
+            summary = await own.ask(StateRequests(group.name, group.topic_id).summary())
+            assert outcome(summary) == (-1, -1)
+            assert summary.results[0].partitions[0].state_epoch > 0
+        name = f"state-{uuid.uuid4()}"
+        here, nowhere = StateRequests(name, group.topic_id), StateRequests(name, group.topic_id, partition=9)
+        negative, unnamed = StateRequests(name, group.topic_id, partition=-1), StateRequests("", group.topic_id)
+        unknown = StateRequests(name, bytes(15) + b"x")
+        fenced_leader, fenced_state, invalid, absent = 74, 124, 42, 3
+        steps: list[tuple[Any, Any]] = [
+            (here.read(0), invalid),
+            (here.write((0, 0), 0), invalid),
+            (here.summary(), (-1, -1)),
+            (here.delete(), 0),
+            (here.initialize(5, -1), 0),
+            (here.read(0), (-1, [])),
+            (here.initialize(4, 7), fenced_state),
+            (here.initialize(5, 7), 0),
+            (here.read(2), (7, [])),
+            (here.read(1), fenced_leader),
+            (here.write((5, 1), 0), fenced_leader),
+            (here.write((4, 2), 0), fenced_state),
+            (here.write((5, 3), 10, (10, 14, 0, 1), (15, 19, 2, 1), complete=5), 0),
+            (here.write((5, 3), -1, (12, 16, 0, 2), (30, 35, 4, 1), complete=6), 0),
+            (here.read(3), (10, [(10, 11, 0, 1), (12, 16, 0, 2), (17, 19, 2, 1), (30, 35, 4, 1)])),
+            (here.write((5, 3), 13), 0),
+            (here.write((5, 3), 11, (11, 12, 2, 1)), 0),
+            (here.read(3), (11, [(11, 12, 2, 1), (13, 16, 0, 2), (17, 19, 2, 1), (30, 35, 4, 1)])),
+            (here.initialize(6, 100), 0),
+            (here.read(0), fenced_leader),
+            (here.read(3), (100, [])),
+            (here.delete(), 0),
+            (here.read(0), invalid),
+            *[(requests.initialize(0, 0), absent) for requests in (nowhere, unknown)],
+            *[(requests.delete(), absent) for requests in (nowhere, unknown)],
+            *[(requests.read(0), invalid) for requests in (nowhere, unknown, negative)],
+            *[(requests.write((0, 0), 0), invalid) for requests in (nowhere, unknown, negative)],
+            *[(request, invalid) for request in (negative.initialize(0, 0), negative.summary(), negative.delete())],
+            *[(request, None) for request in (unnamed.initialize(0, 0), unnamed.read(0), unnamed.delete())],
+        ]
+        async with (
+            share_coordinator(kafka, name, group.topic_id) as coordinator,
+            share_coordinator(kafka, name, nowhere.topic_id, nowhere.partition) as of_nowhere,
+            share_coordinator(kafka, name, unknown.topic_id) as of_unknown,
+        ):
+            others = {nowhere.partition: of_nowhere, unknown.topic_id: of_unknown}
+            for number, (request, expected) in enumerate(steps):
+                ((topic_id, partition),) = [(topic.topic_id, topic.partitions[0].partition) for topic in request.topics]
+                owner = others.get(partition) or others.get(topic_id) or coordinator
+                assert outcome(await owner.ask(request)) == expected, (number, request)
+
+
+@asynccontextmanager
+async def share_coordinator(kafka: Kafka, group: str, topic_id: bytes, partition: int = 0) -> AsyncIterator[Connection]:
+    """Connect to the broker that keeps the state of a partition, when it has loaded the state."""
+    key = f"{group}:{base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}:{partition}"
+    find = m.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+    async with connection(kafka.bootstrap_servers.partition(",")[0]) as first:
+        while (answer := (await first.ask(find)).coordinators[0]).error_code:
+            await asyncio.sleep(0.05)
+    async with connection(f"{answer.host}:{answer.port}") as coordinator:
+        summary = StateRequests(group, topic_id, partition).summary()
+        while outcome(await coordinator.ask(summary)) == NOT_COORDINATOR:
+            await asyncio.sleep(0.05)
+        yield coordinator

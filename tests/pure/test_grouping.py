@@ -14,6 +14,7 @@ from tests.real.worker_groups import group_of, is_short
         ("tests/end_to_end/test_groups.py::test_a_group[ConfluentPeer-range-ours-2.8.2]", "2.8.2"),
         ("tests/end_to_end/test_group_churn.py::test_members_join_and_leave[4.3.1]", "4.3.1 processes"),
         ("tests/end_to_end/test_group_churn.py::test_members_join_and_leave[1.1.1]", "1.1.1"),
+        ("tests/end_to_end/test_outbox.py::test_rows_are_sent[4.3.1-asyncpg]", "4.3.1 services"),
         ("tests/end_to_end/test_security.py::test_login[secured 4.3.1-PLAIN]", "secured 4.3.1"),
         ("tests/end_to_end/test_round_trip.py::test_records[given]", "given"),
         ("tests/end_to_end/test_differential.py::test_answers[17]", "4.3.1"),

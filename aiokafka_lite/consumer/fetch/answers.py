@@ -76,7 +76,7 @@ class FetchAnswers:
         config: ConsumerConfig,
         *,
         on_lost_position: Callable[[], None],
-        on_source_change: Callable[[], None],
+        on_source_change: Callable[[Iterable[AssignedPartition]], None],
     ) -> None:
         self._node_id = node_id
         self._client = client
@@ -237,7 +237,7 @@ class FetchAnswers:
         if answer.preferred_read_replica >= 0 and answer.preferred_read_replica != self._node_id:
             assigned.prefer(answer.preferred_read_replica, self._now() + self._client.config.metadata_max_age)
             self._count_move(assigned)
-            self._on_source_change()
+            self._on_source_change([assigned])
             return True
         if answer.diverging_epoch.epoch >= 0:
             self._truncate(assigned, answer.diverging_epoch.end_offset)
@@ -378,7 +378,7 @@ class FetchAnswers:
         for partition in moved:
             partition.preferred = None
         if moved:
-            self._on_source_change()
+            self._on_source_change(moved)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -33,6 +33,7 @@ from ...net.traffic import RequestCounters
 from ...protocol.framing import FrameTooLarge
 from ...protocol.messages import FetchRequest, OffsetForLeaderEpochRequest
 from ...settings.consumer import ConsumerConfig
+from ..partition import AssignedPartition
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS, FetchAnswers
 from .plan import FetchPlan, FetchPlanner
@@ -62,7 +63,7 @@ class BrokerFetcher:
         counters: RequestCounters,
         *,
         on_lost_position: Callable[[], None],
-        on_source_change: Callable[[], None],
+        on_source_change: Callable[[Iterable[AssignedPartition]], None],
     ) -> None:
         self.node_id = node_id
         self._client = client
@@ -108,7 +109,9 @@ class BrokerFetcher:
             plan = self.planner.plan(self._client.view, now)
             if self._closing:
                 return
-            if not plan.count:
+            if plan.is_partial and not plan.targets:
+                await asyncio.sleep(0)  # the rest of the plan may have something to fetch
+            elif not plan.count:
                 if self._session.session_id == NO_SESSION:
                     self._client.outages.forget(self._place)
                     return
@@ -117,7 +120,7 @@ class BrokerFetcher:
             elif not plan.targets:
                 await self._sleep_until(plan.retry_at)
             # The wait counts from the last answer, so that wake-ups do not make it longer.
-            elif plan.has_full_buffers and not plan.has_backlog and now < self._answered_at + SHORT_WAIT:
+            elif plan.may_wait and now < self._answered_at + SHORT_WAIT:
                 await self._sleep_until(self._answered_at + SHORT_WAIT)
             else:
                 await self._fetch(plan)
@@ -211,6 +214,9 @@ class BrokerFetcher:
         their buffers are full, the wait begins short and doubles. A quick reader then does not wait for its next data
         behind an idle partition, and a slow reader does not cause many requests.
         """
+        # The next request follows at once, because it asks for the rest of the partitions.
+        if plan.is_partial:
+            return 0.0
         longest = self._config.fetch_max_wait
         return min(longest, self._short_waits.next()) if plan.has_full_buffers else longest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
 
@@ -19,6 +20,7 @@ from ..position import ResetReason, ResetStrategy
 from ..subscription import Subscription
 from .fetcher import BrokerFetcher
 from .position_keeper import PositionKeeper
+from .slices import SLICE, take_some
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ class Fetching:
         self.counters: RequestCounters = RequestCounters()
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._keeper = PositionKeeper(client, subscription, config, spawn, on_found=self._wake_fetchers)
+        self._unplaced: dict[AssignedPartition, None] = {}  # the partitions whose broker is still to be chosen
+        self._is_placing = False  # whether a task chooses the brokers of the rest
 
     def start(self) -> None:
         """Begin to fetch. The client must have metadata."""
@@ -47,11 +51,26 @@ class Fetching:
         self._spawn(self._keeper.run, name="position keeper")
         self.view_changed(self._client.view)
 
-    def changed(self) -> None:
-        """Wake the fetchers and the position keeper, because the assignment, a position or a pause has changed."""
-        self._choose_sources(self._client.view)
+    def changed(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Fetch these partitions from the right brokers, because they are new, or their state has changed.
+
+        Of many partitions, the first are served at once, and a task serves the rest in later turns of the loop.
+        """
+        self._unplaced.update(dict.fromkeys(partitions))
+        self._place_slice()
         self._wake_fetchers()
         self._keeper.wake()
+        if self._unplaced and not self._is_placing:
+            self._is_placing = True
+            self._spawn(self._place_rest, name="choose brokers")
+
+    async def _place_rest(self) -> None:
+        while self._unplaced:
+            await asyncio.sleep(0)
+            self._place_slice()
+            self._wake_fetchers()
+        self._is_placing = False
+        self._keeper.wake()  # once, because the keeper passes all partitions
 
     def view_changed(self, view: ClusterView) -> None:
         """Apply changed metadata: leaders, topic ids, the number of partitions."""
@@ -62,11 +81,7 @@ class Fetching:
             # before it detected the partition.)
             logger.info("reading new partitions from their beginning: %s", ", ".join(map(str, added)))
             self._subscription.extend(added, reset=ResetStrategy.EARLIEST)
-        for assigned in self._subscription:
-            topic = view.topics.get(assigned.partition.topic)
-            if topic is not None and topic.topic_id != ZERO_UUID:
-                self._check_topic_id(assigned, topic.topic_id)
-        self.changed()
+        self.changed(self._subscription)
 
     def _check_topic_id(self, assigned: AssignedPartition, topic_id: bytes) -> None:
         """Reset the positions if the topic was deleted and created again."""
@@ -81,11 +96,15 @@ class Fetching:
         assigned.reset_by(target, out_of_range=offset, reason=ResetReason.RECREATED)
         self._subscription.update_ready(assigned)
 
-    def _choose_sources(self, view: ClusterView) -> None:
-        """Set the broker that each partition is fetched from, and start the missing fetchers."""
-        for assigned in self._subscription:
-            if assigned.topic_id == ZERO_UUID and (topic := view.topics.get(assigned.partition.topic)) is not None:
-                assigned.topic_id = topic.topic_id  # to detect when another topic gets the name
+    def _place_slice(self) -> None:
+        """Set the broker that each of the next partitions is fetched from, and start the missing fetchers."""
+        view = self._client.view
+        for assigned in take_some(self._unplaced, SLICE):
+            if not self._subscription.holds(assigned):
+                continue
+            topic = view.topics.get(assigned.partition.topic)
+            if topic is not None and topic.topic_id != ZERO_UUID:
+                self._check_topic_id(assigned, topic.topic_id)
             node_id = _source_of(assigned, view)
             if node_id is not None and node_id not in self._fetchers:
                 fetcher = self._fetchers[node_id] = BrokerFetcher(
@@ -122,6 +141,7 @@ class Fetching:
 
     async def close(self) -> None:
         """Stop fetching and end the fetch sessions. Takes less than a second; never raises."""
+        self._unplaced.clear()
         async with anyio.create_task_group() as group:
             for fetcher in self._fetchers.values():
                 group.start_soon(fetcher.close)

@@ -9,7 +9,10 @@ Rules of this file:
    the sums always cover all partitions.
 3. ``wanted`` of the session contains the partitions that are to be fetched now. Partitions that back off, are paused,
    or have enough data are not in it.
-4. Only ``plan`` changes planned partitions, and it does not run between a request and its answer. So ``find`` returns
+4. A request is made only of an up-to-date plan: first all removed partitions leave, then all changes of planned
+   partitions are applied, if need be in several calls without targets. Only new partitions may wait meanwhile. A
+   target with an old offset would fetch the same data again, and the sums would lack the data that is buffered.
+5. Only ``plan`` changes planned partitions, and it does not run between a request and its answer. So ``find`` returns
    the position's version and the offset of the request, and an answer counts only if both are still the same.
 """
 
@@ -24,6 +27,7 @@ from ...cluster.metadata import ClusterView
 from ...protocol.schema import ZERO_UUID
 from ..partition import AssignedPartition, FetchSource
 from .session import FetchSession
+from .slices import SLICE, take_some
 
 
 class FetchTarget(NamedTuple):
@@ -45,7 +49,11 @@ class FetchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """The content of the next request. ``targets`` is empty if there is nothing to fetch, or no room for it."""
+    """The content of the next request.
+
+    ``targets`` is empty if there is nothing to fetch, if there is no room for it, or until all planned partitions are
+    up to date.
+    """
 
     targets: Mapping[FetchKey, FetchTarget]
     count: int
@@ -61,6 +69,13 @@ class FetchPlan:
     """The loop's time at which the next partition ends its backoff."""
     updated: int
     """The number of partitions that were checked to update the plan."""
+    is_partial: bool
+    """Whether changed partitions are left for the next plan, because there are too many for one."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the request is better held back for a moment, because a reader may empty full buffers meanwhile."""
+        return self.has_full_buffers and not self.has_backlog and not self.is_partial
 
 
 class PlannedPartition:
@@ -98,6 +113,9 @@ class FetchPlanner:
         """The memory of this broker. ``Fetching`` changes it, because it depends on the number of brokers."""
         self._view = ClusterView()
         self._planned: dict[AssignedPartition, PlannedPartition] = {}
+        # The changes of the source wait here for their update.
+        self._outdated: dict[AssignedPartition, None] = {}  # planned, or with buffered data that the sums must have
+        self._new: dict[AssignedPartition, None] = {}
         self._by_topic: dict[str, dict[int, PlannedPartition]] = {}
         self._backing_off: dict[AssignedPartition, None] = {}
         self._following: dict[AssignedPartition, None] = {}
@@ -109,27 +127,21 @@ class FetchPlanner:
         return f"<FetchPlanner node={self.source.node_id} {counts}>"
 
     def plan(self, view: ClusterView, now: float) -> FetchPlan:
-        """Bring the plan up to date. Partitions that were served longest ago are asked for first."""
-        source, changed, removed = self.source, self.source.changed, self.source.removed
-        # Removed partitions come first, because the same partition may have been assigned again, as another object.
-        for assigned in removed:
-            self._remove(assigned)
-        if view is not self._view:
-            self._view = view
-            changed.update(dict.fromkeys(self._planned))
-        for assigned in self._backing_off:
-            if assigned.retry_at <= now:
-                changed[assigned] = None
-        updated = len(removed) + len(changed)
-        for assigned in sorted(changed, key=_last_served):
-            assert assigned.source is source, "a partition is fetched from one broker"
-            self._update(assigned, view, now)
-        removed.clear()
-        changed.clear()
+        """Bring the plan up to date. Partitions that were served longest ago are asked for first.
+
+        One call removes and updates at most ``SLICE`` partitions, and adds as many new ones. So neither the plan nor
+        the request holds the event loop for long.
+        """
+        updated = self._remove_some()
+        is_current = not self.source.removed
+        if is_current:
+            self._collect_changes(view, now)
+            updated += self._update_some(SLICE - updated, now)
+            is_current = not self._outdated
         max_bytes = self.max_bytes - self._buffered
         has_room = max_bytes > 0 or not self._buffered_unpaused  # without room, a read of buffered data makes room
         return FetchPlan(
-            targets=self.session.wanted if has_room else {},
+            targets=self.session.wanted if has_room and is_current else {},
             count=len(self._planned),
             max_bytes=max(max_bytes, 1),
             has_full_buffers=self._full > 0,
@@ -137,6 +149,7 @@ class FetchPlanner:
             by_name=self._nameless > 0,
             retry_at=min(map(_retry_at, self._backing_off), default=None),
             updated=updated,
+            is_partial=not is_current or bool(self._new),
         )
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> PlannedPartition | None:
@@ -159,6 +172,38 @@ class FetchPlanner:
         return [assigned for assigned in self._following if now >= assigned.preferred_until]
 
     # Updates of the plan.
+
+    def _remove_some(self) -> int:
+        """Remove some partitions that are no longer fetched from this broker. Returns their number."""
+        # They come first, because the same partition may have been assigned again, as another object.
+        removed = take_some(self.source.removed, SLICE)
+        for assigned in removed:
+            self._remove(assigned)
+        return len(removed)
+
+    def _collect_changes(self, view: ClusterView, now: float) -> None:
+        """Collect the partitions to update: after a change, at the end of a backoff, and after new metadata."""
+        planned, outdated, new, changed = self._planned, self._outdated, self._new, self.source.changed
+        for assigned in changed:
+            waiting = outdated if assigned in planned or assigned.buffer.bytes else new
+            waiting[assigned] = None
+        changed.clear()
+        if view is not self._view:
+            self._view = view
+            outdated.update(dict.fromkeys(planned))
+        for assigned in self._backing_off:
+            if assigned.retry_at <= now:
+                outdated[assigned] = None
+
+    def _update_some(self, limit: int, now: float) -> int:
+        """Update at most ``limit`` planned partitions, and add some new ones if none is left. Returns their number."""
+        outdated = take_some(self._outdated, limit)
+        # New ones are not within the limit, so that they do not wait for ever while many others change all the time.
+        new = [] if self._outdated else take_some(self._new, SLICE)
+        for assigned in sorted(outdated + new, key=_last_served):
+            assert assigned.source is self.source, "a partition is fetched from one broker"
+            self._update(assigned, self._view, now)
+        return len(outdated) + len(new)
 
     def _update(self, assigned: AssignedPartition, view: ClusterView, now: float) -> None:
         planned = self._planned.get(assigned)
@@ -214,6 +259,9 @@ class FetchPlanner:
         if topic is None or partition is None:
             self._drop(planned)  # metadata has just lost the partition; the position keeper requests it
             return
+        if ZERO_UUID != topic.topic_id != planned.assigned.topic_id != ZERO_UUID:
+            self._drop(planned)  # the topic was created again; ``Fetching`` is about to reset the position
+            return
         buffer = planned.assigned.buffer
         target = FetchTarget(
             buffer.end,
@@ -235,6 +283,8 @@ class FetchPlanner:
             planned.key = None
 
     def _remove(self, assigned: AssignedPartition) -> None:
+        self._outdated.pop(assigned, None)
+        self._new.pop(assigned, None)
         planned = self._planned.pop(assigned, None)
         if planned is None:
             return  # it was moved away before it was planned

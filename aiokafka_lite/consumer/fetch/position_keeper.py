@@ -45,6 +45,7 @@ from ..position import PauseReason, PositionState, ResetStrategy
 from ..subscription import Subscription
 from .answers import LOGGED_ATTEMPTS
 from .lookup_plan import plan_lookups
+from .slices import SLICE
 
 logger = logging.getLogger(__name__)
 
@@ -97,19 +98,39 @@ class PositionKeeper:
             # Cleared before the plan is made, so that an offset that is lost meanwhile makes another plan.
             self._wake.clear()
             now = loop.time()
-            plan = plan_lookups(self._subscription, self._client.view, now)
-            for node_id, partitions in plan.by_node.items():
-                # Begun here and not in the task, so that the next plan does not look the same offsets up.
-                lookups = [
-                    _Lookup(partition, partition.position.begin_lookup(), partition.position.reset)
-                    for partition in partitions
-                ]
-                self._spawn(self._look_up, node_id, lookups, name=f"look up offsets at broker {node_id}")
-            next_check = _earlier(plan.retry_at, self._check_leaderless(plan.leaderless, now))
+            next_check = await self._pass(now)
             with anyio.CancelScope() as scope:
                 if next_check is not None:
                     scope.deadline = next_check
                 await self._wake.wait()
+
+    async def _pass(self, now: float) -> float | None:
+        """Plan all partitions, in slices between which other tasks run. Returns the loop's time of the next check."""
+        by_node: dict[int, list[_Lookup]] = {}
+        leaderless: list[AssignedPartition] = []
+        retry_at: float | None = None
+        partitions = list(self._subscription)
+        for start in range(0, len(partitions), SLICE):
+            if start:
+                await asyncio.sleep(0)
+            present = list(filter(self._subscription.holds, partitions[start : start + SLICE]))
+            plan = plan_lookups(present, self._client.view, now)
+            # If a partition loses its leader again later, its time without a leader starts again.
+            missing = set(plan.leaderless)
+            for assigned in present:
+                if assigned.unknown_since is not None and assigned not in missing:
+                    assigned.unknown_since = None
+            for node_id, planned in plan.by_node.items():
+                # Begun here and not in the task, so that the next plan does not look the same offsets up.
+                lookups = by_node.setdefault(node_id, [])
+                for assigned in planned:
+                    position = assigned.position
+                    lookups.append(_Lookup(assigned, position.begin_lookup(), position.reset))
+            leaderless += plan.leaderless
+            retry_at = _earlier(retry_at, plan.retry_at)
+        for node_id, lookups in by_node.items():
+            self._spawn(self._look_up, node_id, lookups, name=f"look up offsets at broker {node_id}")
+        return _earlier(retry_at, await self._check_leaderless(leaderless, now))
 
     # Offsets.
 
@@ -246,22 +267,19 @@ class PositionKeeper:
 
     # Leaders.
 
-    def _check_leaderless(self, leaderless: Sequence[AssignedPartition], now: float) -> float | None:
+    async def _check_leaderless(self, leaderless: Sequence[AssignedPartition], now: float) -> float | None:
         """Ask for metadata until every partition has a leader; fail the partitions that do not exist.
 
         Returns the loop's time of the next check.
         """
-        missing = set(leaderless)
-        # If a partition loses its leader again later, its time without a leader starts again.
-        for assigned in self._subscription:
-            if assigned not in missing:
-                assigned.unknown_since = None
         if not leaderless:
             self._refresh_backoff.reset()
             return None
         next_check: float | None = None
         self._retry_at.clear()
-        for assigned in leaderless:
+        for number, assigned in enumerate(leaderless, 1):
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
             if self._subscription.holds(assigned):  # an earlier check may have dropped the topic
                 next_check = _earlier(next_check, self._check_existence(assigned, now))
         if now >= self._refresh_at:

@@ -259,6 +259,11 @@ class Claim(Generic[K, V]):
         """The offset after the last replicated record, as of the last fetch; None before the first one."""
         return self._reader.assigned.high_watermark
 
+    @property
+    def decoded(self) -> Iterator[Record]:
+        """The records that the iteration returns next without a wait. A record that is taken counts as returned."""
+        return self._reader.current
+
     def raw(self, offset: int) -> Record | None:
         """Return a record with its key and value as bytes, as they are in the log.
 

@@ -12,6 +12,7 @@ early, only its own claim ends.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,12 +31,13 @@ from ...group.strategies import AssignmentStrategy, checked_strategies
 from ...method_names import CONSUMER_GROUP, named_elsewhere
 from ...net.connector import Connector
 from ...serialization.deserializer import Deserializer
-from ...types import K, Names, V
+from ...types import K, Names, SubscriptionPattern, V
 from ..deserializing import Deserializing, OnDeserializationError
 from ..interceptor import ConsumerInterceptor
 from ..position import OnOffsetReset
 from ..settings import checked_topics, reading_options, strategies_of
 from .group_core import GroupCore, GroupRun
+from .group_pause import GroupPause, PauseCause
 from .handler import ConsumerGroupHandler
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         self._idle = LightEvent()
         self._idle.set()
         self._errors = ErrorQueue()
+        self._pause = GroupPause()
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self._group_id} {'idle' if self._run is None else self._run}>"
@@ -108,7 +111,9 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         """The name of this client in the logs of brokers and in metrics."""
         return self._options.client.client_id
 
-    async def consume(self, topics: Names | re.Pattern[str], handler: ConsumerGroupHandler[K, V]) -> None:
+    async def consume(
+        self, topics: Names | re.Pattern[str] | SubscriptionPattern, handler: ConsumerGroupHandler[K, V]
+    ) -> None:
         """Take part in the group, session after session, until cancelled, closed, or ended by an error.
 
         Raises the handler's exception, or the error that makes membership impossible. In all cases, the claims have had
@@ -121,12 +126,12 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
             raise IllegalStateError(f"{self!r} is consuming already; use another ConsumerGroup for a second consume()")
         if not isinstance(handler, ConsumerGroupHandler):
             raise TypeError(must_be("handler", "a ConsumerGroupHandler, or Workers(function)", handler))
-        checked = checked_topics(topics)
-        if not isinstance(checked, re.Pattern) and not checked:
+        checked = checked_topics(topics, self._options.group)
+        if not checked:
             raise ConfigurationError(must_be("topics", "at least one name, or a pattern", topics))
         self._process = forks.generation
         run = self._run = GroupRun(
-            self._options, checked, handler, strategies=self._strategies, on_error=self._errors.add
+            self._options, checked, handler, self._pause, strategies=self._strategies, on_error=self._errors.add
         )
         self._idle.clear()
         self._failure = None
@@ -184,6 +189,45 @@ class ConsumerGroup(NotCopyable, Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on (PLAIN and SCRAM), for example after a rotation.
+
+        Open connections stay open; they use the new password when they log in again. May be called before the start
+        too, in the event loop. Raises ConfigurationError for a wrong value, for a client that does not log in with a
+        password, and if ``sasl_password`` is a function.
+        """
+        self._check_process()
+        client = self._options.client.with_credentials(username, password)
+        self._options = dataclasses.replace(self._options, client=client)  # for the next consume()
+        if self._run is not None:
+            self._run.core.client.set_credentials(username, password)
+
+    def pause(self, reason: str = "") -> None:
+        """Read no further records until ``resume()``. The member stays in the group, and nothing is rebalanced.
+
+        Also for partitions that are assigned later, and before ``consume``. Records that the handler has go on;
+        ``Workers`` begin no further record. Marks are committed as usual. ``reason`` is for ``health()``, which stays
+        ready, and for the log. Raises IllegalStateError after the close, TypeError if ``reason`` is no string.
+        """
+        self._check_process()
+        if self._closed:
+            raise IllegalStateError(f"{self!r} is closed")
+        if not isinstance(reason, str):
+            raise TypeError(must_be("reason", "a string", reason))
+        text = "the program has paused the group"
+        self._pause.begin(self, PauseCause(f"{text}: {reason}" if reason else text, is_problem=False))
+
+    def resume(self) -> None:
+        """Read on after ``pause()``. Does nothing to a group that is not paused, or that a circuit breaker pauses."""
+        self._check_process()
+        self._pause.end(self)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether ``pause()`` or the circuit breaker of ``Workers`` has paused the group."""
+        self._check_process()
+        return self._pause.is_paused
 
     def diagnose(self) -> ConsumerDiagnosis:
         """Return ``Consumer.diagnose()`` of the running ``consume``. Raises IllegalStateError while none runs."""

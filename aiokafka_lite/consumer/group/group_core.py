@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ from ..settings import ReadingOptions
 from .callbacks import call
 from .claim import Claim, ClaimReader
 from .claim_positions import ClaimPositions
+from .group_pause import GroupPause
 from .handler import ConsumerGroupHandler
 from .handler_watch import HandlerWatch
 from .participation import begin_offsets
@@ -51,6 +53,7 @@ from .session import ConsumerGroupSession
 from .session_run import RefusedTransactions, SessionRun
 
 if TYPE_CHECKING:
+    from ...cluster.health import Health
     from ..metrics import GroupMetrics
 
 logger = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class GroupCore(ReadingCore):
         service: Service,
         options: ReadingOptions,
         handler: ConsumerGroupHandler[Any, Any],
+        pause: GroupPause,
         *,
         strategies: Sequence[AssignmentStrategy | str],
         on_handler_error: Callable[[Exception], None],
@@ -87,6 +91,7 @@ class GroupCore(ReadingCore):
         assert options.group is not None
         self._config = options.group
         self._handler = handler
+        self._pause = pause
         self._on_handler_error = on_handler_error
         self._backoff = self.client.retry_backoff()
         self._run: SessionRun | None = None
@@ -110,6 +115,18 @@ class GroupCore(ReadingCore):
     @property
     def member_runner(self) -> MemberRunner:
         return self._runner
+
+    async def start(self) -> None:
+        await super().start()
+        self._pause.watch(self._apply_pause)
+
+    async def close(self) -> None:
+        self._pause.unwatch(self._apply_pause)
+        await super().close()
+
+    def _apply_pause(self) -> None:
+        is_paused = self._pause.is_paused
+        self.subscription.change(list(self.subscription), lambda assigned: assigned.pause(is_paused))
 
     # The observer of the subscription.
 
@@ -203,6 +220,7 @@ class GroupCore(ReadingCore):
             await self._end_session(self._config.time_to_revoke, self._config.time_to_rebalance)
 
         def prepare(assigned: AssignedPartition) -> None:
+            assigned.paused = self._pause.is_paused
             committed = added[assigned.partition]
             if committed is not None:
                 assigned.seek(committed.offset, committed.leader_epoch)
@@ -267,6 +285,16 @@ class GroupCore(ReadingCore):
         now = asyncio.get_running_loop().time
         return (*super()._checks(), self._runner.waits, lambda: self._watch.waits(now()))
 
+    def _why_paused(self) -> str:
+        return self._pause.text
+
+    def health(self, max_silence: float, max_poll_ago: float | None) -> Health:
+        health = super().health(max_silence, max_poll_ago)
+        is_ready = health.is_ready and not any(cause.is_problem for cause in self._pause.causes)
+        # After a while, they are among the texts about a client that stands still.
+        new = [cause.text for cause in self._pause.causes if not any(cause.text in text for text in health.problems)]
+        return replace(health, is_ready=is_ready, problems=(*health.problems, *new))
+
     def _late_program(self) -> str | None:
         now = asyncio.get_running_loop().time()
         busy = self._watch.longest(now)
@@ -295,7 +323,8 @@ class GroupCore(ReadingCore):
         self._runner.offsets.drop_refused()  # marks belong to a session
         cancelled = GradualEvent(self._wakes)
         session = ConsumerGroupSession(
-            [reader.assigned.partition for reader in readers], self._runner, cancelled, self._is_current
+            [reader.assigned.partition for reader in readers],
+            *(self._runner, cancelled, self._is_current, self._pause, self.options.interceptors),
         )
         run = self._run = SessionRun(session, cancelled, readers)
         try:
@@ -409,6 +438,7 @@ class GroupRun(Component):
         options: ReadingOptions,
         topics: Topics,
         handler: ConsumerGroupHandler[Any, Any],
+        pause: GroupPause,
         *,
         strategies: Sequence[AssignmentStrategy | str],
         on_error: Callable[[KafkaError], None],
@@ -421,6 +451,7 @@ class GroupRun(Component):
             self._service,
             options,
             handler,
+            pause,
             strategies=strategies,
             on_handler_error=self._fail_by_handler,
             on_error=on_error,

@@ -22,7 +22,7 @@ from ...group.offsets import Offsets
 from ...group.strategies import AssignmentStrategy
 from ...group.topic_watcher import Topics
 from ...settings.group import GroupConfig
-from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from ...types import GroupMetadata, OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from ..interceptor import ConsumerInterceptors
 from ..partition import AssignedPartition
 from ..position import PauseReason
@@ -103,7 +103,9 @@ class Membership(Participation):
         """The topics to read; for a pattern, the topics that match now."""
         if self._started:
             return self.member_runner.topics
-        return frozenset() if isinstance(self._topics, re.Pattern) else frozenset(self._topics)
+        if isinstance(self._topics, re.Pattern | SubscriptionPattern):
+            return frozenset()
+        return frozenset(self._topics)
 
     def on_poll(self) -> None:
         self.member_runner.polled()

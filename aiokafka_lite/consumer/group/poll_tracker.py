@@ -107,9 +107,8 @@ class PollTracker:
         return self._iterating if self.in_hand else None
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._waiting.add(task)
+        if (task := asyncio.current_task()) is not None:  # a read in one step needs no task
+            self._waiting.add(task)
         self._mark_returned()
         self._handed.clear()
         self._marked.clear()
@@ -121,7 +120,8 @@ class PollTracker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if len(self._waiting) == 1:
-            # Hot: if there is one task, it is this one, and asyncio is slow to return the current task.
+            # Hot: asyncio is slow to return the current task. The one task is this one; a read in one step has no task,
+            # and the one task has ended.
             self._waiting.clear()
         else:
             self._waiting.discard(cast("asyncio.Task[object]", asyncio.current_task()))

@@ -14,6 +14,8 @@ from ...errors import REBALANCED, BrokerError, CommitFailed, IllegalStateError
 from ...group.member_runner import MemberRunner
 from ...group.offsets import CommitResult, Offsets
 from ...types import GroupMetadata, K, OffsetAndMetadata, Record, TopicPartition, V
+from ..interceptor import ConsumerInterceptors
+from .group_pause import GroupPause
 
 
 class SessionEnded(IllegalStateError):
@@ -41,9 +43,15 @@ class ConsumerGroupSession:
         runner: MemberRunner,
         cancelled: GradualEvent,
         is_current: Callable[[ConsumerGroupSession], bool],
+        group_pause: GroupPause,
+        interceptors: ConsumerInterceptors | None,
     ) -> None:
         self.gave_metadata: bool = False
         """Whether the handler has called ``group_metadata()``, so that transactions may commit the offsets."""
+        self.group_pause: GroupPause = group_pause
+        """Whether the group is paused, for handlers that read ahead, as ``Workers`` does."""
+        self.interceptors: ConsumerInterceptors | None = interceptors
+        """The interceptors of the group, for handlers that let them observe their work, as ``Workers`` does."""
         self._partitions = partitions
         self._runner = runner
         self._cancelled = cancelled

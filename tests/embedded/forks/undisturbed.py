@@ -13,6 +13,7 @@ import logging
 import multiprocessing
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 from tempfile import mkdtemp
@@ -23,7 +24,17 @@ from aiokafka_lite.testing.server import EmbeddedKafkaServer
 
 PARENT = os.getpid()
 INHERITED_LOOP = 2.5
-"""Seconds for which a child runs its parent's loop: more than a heartbeat, a session and an idle connection."""
+"""Seconds for which a child runs its parent's loop: more than a heartbeat, a commit and a measurement of the loop."""
+
+
+async def an_inherited_loop() -> None:
+    """Run the loop in a child, on a clock that is a minute ahead: all timers of the parent are due, also those of a
+    session, an idle connection and a delivery, which are long enough for a busy machine.
+    """
+    loop: Any = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + 60.0
+    await asyncio.sleep(INHERITED_LOOP)
 
 
 def report(*facts: object) -> None:
@@ -63,10 +74,10 @@ class Parent:
         await self.cluster.create_topic("orders")
         settings = self.cluster.client_settings()
         self.certificates = Path(settings["ssl_cafile"])
-        self.producer = Producer(**settings, idempotence=True, delivery_timeout=2.0, request_timeout=1.0)
+        self.producer = Producer(**settings, idempotence=True, delivery_timeout=20.0, request_timeout=10.0)
         await self.producer.start()
         self.consumer = Consumer(
-            **settings, topics=["orders"], group_id="billing", session_timeout=2.0, heartbeat_interval=0.1,
+            **settings, topics=["orders"], group_id="billing", session_timeout=20.0, heartbeat_interval=0.1,
             auto_commit_interval=0.1,
         )  # fmt: skip
         await self.consumer.start()
@@ -77,7 +88,7 @@ class Parent:
     async def go_on(self) -> None:
         """Write and read in the parent, after the child has ended."""
         await self.producer.send_many("orders", [b"%d" % number for number in range(5, 10)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.read) < 10:
                 self.read.append((await anext(self.records)).value)
         report("read", [str(value, "ascii") for value in self.read])
@@ -102,7 +113,7 @@ class Parent:
                 await call
             except Exception as error:  # noqa: BLE001 - any error is a fact to print
                 refused.append(type(error).__name__)
-        await asyncio.sleep(INHERITED_LOOP)
+        await an_inherited_loop()
         return " ".join(refused)
 
 
@@ -116,7 +127,8 @@ def in_flight(parent: Parent) -> None:
             parent.delivery = delivery
 
     async def wait() -> None:
-        await asyncio.sleep(INHERITED_LOOP)
+        time.sleep(INHERITED_LOOP)  # a child that blocks the loop starts no thread for the heartbeats of its parent
+        await an_inherited_loop()
         await parent.delivery
 
     parent.loop.run_until_complete(send())

@@ -207,6 +207,21 @@ async def test_a_cancelled_lookup_of_partitions_can_be_repeated(cluster: Embedde
         assert len(await consumer.partitions_for("orders")) == 6
 
 
+@covers("Consumer.assign_gradually")
+async def test_a_cancelled_assignment_can_be_completed(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("many", partitions=1_500)
+    many = [TopicPartition("many", number) for number in range(1_500)]
+    fill(cluster, many[-1], 1)
+    async with member_of(cluster, group_id=None, topics=()) as consumer:
+
+        async def before() -> None:
+            consumer.assign(many[:1])
+
+        await at_every_turn(lambda: consumer.assign_gradually(many), before)
+        assert consumer.assignment == tuple(many)
+        assert len(await read_all(consumer, 1)) == 1
+
+
 # ---- coming and going
 
 

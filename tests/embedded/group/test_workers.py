@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Coroutine
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from aiokafka_lite.processing import Rule, dead_letter, retry, retry_topic, skip
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.recording_members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
+from tests.embedded.handlers import picklable
 
 ONE = TopicPartition("orders", 0)
 DEAD = dead_letter(topic="dead")
@@ -185,11 +189,36 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_fails(cluster: Em
     assert handling.active == 0
 
 
-async def test_a_handle_whose_kind_is_not_known_ends_consume_if_it_is_not_async(cluster: EmbeddedCluster) -> None:
+async def test_in_virtual_time_a_plain_function_is_called_in_the_event_loop(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 10, keys=10)
+    values: list[bytes | None] = []
+    running = Running(cluster, Workers(lambda record: values.append(record.value)))
+    await until(lambda: len(values) == 10)
+    await finish(running)
+    assert values == [b"%d" % number for number in range(10)]
+
+
+async def test_in_virtual_time_an_executor_is_not_used(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    values = (b"1", b"wrong", b"2")
+    for value in values:
+        await cluster.produce("orders", value, headers={"file": str(file).encode()}, partition=0)
+    executor = ProcessPoolExecutor(1)
+    executor.shutdown()
+    running = Running(cluster, workers := Workers(picklable.handle, executor=executor, rules=[skip()]))
+    await until(lambda: workers.metrics().processed == 2)
+    await finish(running)
+    assert file.read_text().splitlines() == [f"{value} {os.getpid()}" for value in (1, 2)]
+    assert workers.metrics().failed == 1
+
+
+async def test_a_function_that_was_not_defined_in_python_is_called(cluster: EmbeddedCluster) -> None:
     await keyed(cluster, 1, keys=1)
-    workers: Workers[bytes, bytes] = Workers([].append, rules=[skip()])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="handle must be an async function, but it returned None"):
-        await group_of(cluster).consume(["orders"], workers)
+    records: list[Record[bytes, bytes]] = []
+    running = Running(cluster, Workers(records.append))
+    await until(lambda: len(records) == 1)
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 1
 
 
 async def test_keys_that_cannot_be_hashed_are_refused_with_the_way_out(cluster: EmbeddedCluster) -> None:

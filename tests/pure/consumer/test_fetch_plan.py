@@ -199,6 +199,20 @@ def test_a_topic_that_was_created_again_is_another_key() -> None:
     assert fetched.planner.find("", TOPIC_ID, 0) is None
 
 
+def test_a_topic_that_was_created_again_is_not_fetched_at_offsets_of_the_old_one() -> None:
+    fetched = Fetched(1)
+    state = fetched.states[0]
+    state.topic_id = TOPIC_ID
+    assert fetched.asked() == [0]
+    fetched.view = view(1, topic_id=ZERO_UUID)  # of a broker that does not know ids
+    assert fetched.asked() == [0]
+    fetched.view = view(1, topic_id=OTHER_ID)
+    assert fetched.asked() == []
+    state.topic_id = OTHER_ID
+    state.seek(0)
+    assert fetched.asked() == [0]
+
+
 def test_a_partition_that_was_assigned_again_is_another_one() -> None:
     fetched = Fetched(1)
     fetched.plan()
@@ -215,16 +229,84 @@ def test_a_partition_that_was_assigned_again_is_another_one() -> None:
 
 
 def test_an_answer_costs_the_partitions_that_it_concerns_however_many_are_idle() -> None:
-    fetched = Fetched(5_000)
-    assert fetched.plan().updated == 5_000
+    fetched = Fetched(1_500)
+    assert fetched.plan().updated == 1_500
     assert fetched.plan().updated == 0
     fetched.give(fetched.states[7], 10)
     fetched.give(fetched.states[8], 2_000)
     assert fetched.plan().updated == 2
     fetched.states[8].next_chunk(check_crc=True, max_size=10_000)
     assert fetched.plan().updated == 1
-    fetched.view = view(5_000, epoch=6)
-    assert fetched.plan().updated == 5_000  # new metadata
+    fetched.view = view(1_500, epoch=6)
+    assert fetched.plan().updated == 1_500  # new metadata
+
+
+def test_a_plan_of_many_partitions_is_made_in_parts() -> None:
+    fetched = Fetched(5_000)
+    plans = [fetched.plan() for _ in range(3)]
+    assert [(plan.count, plan.is_partial) for plan in plans] == [(2_000, True), (4_000, True), (5_000, False)]
+    fetched.subscription.assign([])
+    plans = [fetched.plan() for _ in range(3)]
+    assert [(plan.count, plan.is_partial) for plan in plans] == [(3_000, True), (1_000, True), (0, False)]
+
+
+def test_partitions_that_back_off_move_to_another_broker_however_many_they_are() -> None:
+    fetched, other = Fetched(4_500), FetchPlanner(2, FETCH_MAX)
+    while fetched.plan().is_partial:
+        pass
+    for state in fetched.states:
+        state.back_off(1.0)
+    while fetched.plan().is_partial:
+        pass
+    for state in fetched.states:
+        state.fetch_from(other.source)
+    fetched.view = view(4_500, epoch=6)
+    plans = [fetched.plan(now=2.0) for _ in range(3)]
+    assert [(plan.count, plan.is_partial) for plan in plans] == [(2_500, True), (500, True), (0, False)]
+    assert [len(other.plan(fetched.view, 2.0).targets) for _ in range(3)] == [2_000, 4_000, 4_500]
+
+
+def test_an_answer_is_applied_before_new_partitions_are_planned() -> None:
+    fetched, memory = Fetched(6_500), 10_000_000
+    fetched.planner.max_bytes = memory
+    plan = fetched.plan()
+    while plan.is_partial:
+        for key in list(plan.targets)[:1_500]:
+            fetched.give(fetched.states[key.partition], 20)
+        plan = fetched.plan()
+        assert all(target.offset == fetched.states[key.partition].buffer.end for key, target in plan.targets.items())
+        assert plan.max_bytes == memory - sum(state.buffer.bytes for state in fetched.states)
+    assert plan.count == 6_500
+
+
+def test_new_partitions_are_planned_however_many_others_change() -> None:
+    fetched = Fetched(4_500)
+    for _ in range(2):
+        for state in fetched.states[:2_000]:
+            state.seek(7)
+        fetched.plan()
+    assert fetched.plan().count == 4_500
+
+
+def test_nothing_is_asked_for_while_a_planned_partition_is_out_of_date() -> None:
+    fetched = Fetched(2_500)
+    while fetched.plan().is_partial:
+        pass
+    fetched.subscription.change(fetched.states, lambda state: state.seek(7), moves=True)
+    plan = fetched.plan()
+    assert (plan.targets, plan.is_partial) == ({}, True)
+    plan = fetched.plan()
+    assert not plan.is_partial
+    assert {target.offset for target in plan.targets.values()} == {7}
+    assert len(plan.targets) == 2_500
+
+
+def test_buffered_data_of_a_partition_that_moves_here_counts_before_other_new_partitions_are_planned() -> None:
+    fetched = Fetched(2_500)
+    fetched.states[-1].fetch_from(OTHER_BROKER)
+    fetched.give(fetched.states[-1], 4_000)
+    fetched.states[-1].fetch_from(fetched.planner.source)
+    assert fetched.plan().max_bytes == FETCH_MAX - fetched.states[-1].buffer.bytes
 
 
 def test_an_idle_partition_takes_at_most_a_kilobyte() -> None:

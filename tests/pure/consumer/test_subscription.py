@@ -116,7 +116,7 @@ class Recording(SubscriptionObserver):
     def on_removed(self, partitions: Sequence[TopicPartition]) -> None:
         self.steps.append(("removed", list(partitions)))
 
-    def on_change(self) -> None:
+    def on_change(self, partitions: Sequence[AssignedPartition]) -> None:
         self.steps.append(("change", self.subscription.partitions.keys() & {FIRST, SECOND}))
 
 

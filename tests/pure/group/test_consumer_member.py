@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode, UnsupportedVersion
-from aiokafka_lite.group.consumer_member import RELEASES, TRANSITIONS, ConsumerMember
+from aiokafka_lite.group.consumer_member import TRANSITIONS, ConsumerMember
 from aiokafka_lite.group.events import (
     Action,
     Assign,
     Close,
-    CommitRefused,
     ConsumerHeartbeatAnswer,
     Event,
     Fail,
     HeartbeatDue,
     LeaveAnswer,
     Lose,
+    MembershipRefused,
     PauseHeartbeat,
     Polled,
     PollOverdue,
@@ -32,6 +32,7 @@ from aiokafka_lite.group.events import (
     Subscribe,
     TopicsNamed,
 )
+from aiokafka_lite.group.instance_id import RELEASES
 from aiokafka_lite.group.payloads import MAX_ASSIGNED
 from aiokafka_lite.group.requests import SHORTEST_INTERVAL
 from aiokafka_lite.group.states import MemberEvent, MemberState
@@ -359,7 +360,7 @@ def test_a_request_that_cannot_succeed_ends_the_membership() -> None:
 
 def test_a_stale_epoch_of_a_commit_makes_the_next_heartbeat_due() -> None:
     driver = Driver().settle(0)
-    refused = CommitRefused(driver.member.identity, ErrorCode.STALE_MEMBER_EPOCH)
+    refused = MembershipRefused(driver.member.identity, ErrorCode.STALE_MEMBER_EPOCH)
     only(driver.handle(refused), SendHeartbeat)
     assert driver.handle(refused) == []  # the heartbeat is in flight
 
@@ -485,7 +486,7 @@ def events(driver: Driver) -> list[Event]:
         Close(leave=True),
         Close(leave=False),
         *(Released(number) for number in range(4)),
-        *(CommitRefused(identity, code) for code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)),
+        *(MembershipRefused(identity, code) for code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)),
     ]
     attempt = 0 if driver.last is None else driver.last.attempt
     for number in range(attempt - 1, attempt + 3):

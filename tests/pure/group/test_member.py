@@ -18,13 +18,13 @@ from aiokafka_lite.group.events import (
     Assign,
     AwaitJoin,
     Close,
-    CommitRefused,
     Fail,
     GatherTopics,
     HeartbeatAnswer,
     Identity,
     LeaveAnswer,
     Lose,
+    MembershipRefused,
     Polled,
     PollOverdue,
     Released,
@@ -196,7 +196,7 @@ def test_a_late_answer_changes_nothing() -> None:
     driver.round(third, 1)
     old = Identity("m", 1, None)
     assert driver.member.handle(HeartbeatAnswer(old, ErrorCode.UNKNOWN_MEMBER_ID)) == []
-    assert driver.member.handle(CommitRefused(old, ErrorCode.ILLEGAL_GENERATION)) == []
+    assert driver.member.handle(MembershipRefused(old, ErrorCode.ILLEGAL_GENERATION)) == []
     assert driver.state is MemberState.STABLE
 
 
@@ -353,7 +353,7 @@ def test_a_fenced_member_loses_its_partitions_and_joins_again(
 ) -> None:
     driver = Driver(strategy).settle(0, 1)
     identity = driver.member.identity
-    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else CommitRefused(identity, code)
+    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else MembershipRefused(identity, code)
     lose = only(driver.member.handle(event), Lose)
     assert lose.partitions == tp(0, 1)
     assert driver.state is MemberState.FENCED
@@ -416,7 +416,7 @@ def test_the_expired_session_of_another_generation_changes_nothing() -> None:
 def test_the_older_of_two_static_members_fails_and_loses_its_partitions(by: str) -> None:
     driver = Driver(instance_id="i").settle(0)
     identity, code = driver.member.identity, ErrorCode.FENCED_INSTANCE_ID
-    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else CommitRefused(identity, code)
+    event = HeartbeatAnswer(identity, code) if by == "heartbeat" else MembershipRefused(identity, code)
     lose, fail = driver.member.handle(event)
     assert isinstance(lose, Lose)
     assert isinstance(fail, Fail)
