@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..serialization.serializer import JsonSerializer as JsonSerializer
     from ..serialization.serializer import Serializer as Serializer
     from ..serialization.serializer import StrSerializer as StrSerializer
+    from ..settings.producer import TopicSettings as TopicSettings
     from .accept.arrow import BulkDelivery as BulkDelivery
     from .accept.arrow import Written as Written
     from .accept.interceptor import ProducerInterceptor as ProducerInterceptor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .metrics import ProducerMetrics as ProducerMetrics
     from .metrics import SenderMetrics as SenderMetrics
     from .metrics import TransactionMetrics as TransactionMetrics
+    from .partitioning.by_topic import PartitionerByTopic as PartitionerByTopic
     from .partitioning.interface import BrokerLoad as BrokerLoad
     from .partitioning.interface import Partitioner as Partitioner
     from .partitioning.partitioner import DefaultPartitioner as DefaultPartitioner
@@ -40,6 +42,7 @@ else:  # with a __getattr__, a type checker would accept every name
         {
             ".accept.arrow": "BulkDelivery Written",
             ".partitioning.partitioner": "DefaultPartitioner ExplicitPartitioner RoundRobinPartitioner",
+            ".partitioning.by_topic": "PartitionerByTopic",
             ".partitioning.interface": "BrokerLoad Partitioner",
             ".delivery": "Delivery",
             ".failures": "FailedRecord Failures",
@@ -50,6 +53,7 @@ else:  # with a __getattr__, a type checker would accept every name
             "..serialization.serializer": """
                 AsyncSerializer BytesSerializer IntSerializer JsonSerializer Serializer StrSerializer
             """,
+            "..settings.producer": "TopicSettings",
             ".transaction": "Transaction",
         },
     )

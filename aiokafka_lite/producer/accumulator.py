@@ -29,7 +29,7 @@ from ..errors import ErrorCode, KafkaError, SerializationError, UnknownTopic, er
 from ..protocol.records import RecordLists
 from ..settings.producer import ProducerConfig
 from ..types import Header
-from .batch import BatchFactory, ProducerBatch
+from .batch import BatchFactories, ProducerBatch
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
@@ -78,7 +78,7 @@ class Accumulator:
         settlement: Settlement,
         dispatcher: Dispatcher,
         timers: Timers,
-        batches: BatchFactory,
+        batches: BatchFactories,
         load: Counter[int],
         ids: ProducerIds | None,
         spawn: Spawn,
@@ -94,9 +94,10 @@ class Accumulator:
         self._sealed = sealed
         self.choice: PartitionChoice = PartitionChoice(partitioner, client.view, sealed)
         self._spawn = spawn
+        self._batches = batches
+        self._expire_in_order = batches.expire_in_order
         self._make_partition = partial(
             PartitionProducer,
-            batches=batches,
             ids=ids,
             load=load,
             sealed=sealed,
@@ -104,8 +105,6 @@ class Accumulator:
             make_backoff=client.retry_backoff,
             now=timers.now,
         )
-        # A record must not be pending for longer than its delivery timeout.
-        self._longest_wait = min(config.max_block, config.delivery_timeout)
         self._next_sweep = 0.0
 
     # Appending.
@@ -219,10 +218,10 @@ class Accumulator:
         # The topic counts as used as long as the batch may wait for a leader. Otherwise metadata would drop the topic.
         # ``USED_AHEAD`` covers the next batches.
         if batch.deadline > topic.used_until:
-            in_use_for = self._config.delivery_timeout + USED_AHEAD
+            in_use_for = self._batches.of(topic.name).delivery_timeout + USED_AHEAD
             if self._client.known_topic(topic.name, in_use_for=in_use_for) is not None:  # None: no use is recorded
                 topic.used_until = batch.deadline + USED_AHEAD
-        self._settlement.register(batch, partition, is_ordered=is_ordered)
+        self._settlement.register(batch, partition, is_ordered=is_ordered and self._expire_in_order)
         topic.last_used = batch.opened
 
     def flush(self) -> None:
@@ -243,7 +242,7 @@ class Accumulator:
 
         Raises the errors of ``Client.topic``, and UnknownTopic if the partition does not exist after ``max_block``.
         """
-        end = self._timers.now() + self._longest_wait
+        end = self._timers.now() + self._longest_wait(name)
         while True:
             check_topic_name(name)
             # The topic is looked up again after each wait: it may be dropped, or newer records may be pending.
@@ -293,7 +292,7 @@ class Accumulator:
             # number.
             if now >= self._next_sweep:
                 self._drop_idle_topics(now)
-            topic = TopicProducer(name, self._make_partition, now)
+            topic = TopicProducer(name, partial(self._make_partition, batches=self._batches.of(name)), now)
         # A task asks for it already. A second task would move the same records.
         if topic.pending is not None:
             return topic
@@ -320,6 +319,10 @@ class Accumulator:
 
     # Pending records.
 
+    def _longest_wait(self, topic: str) -> float:
+        """Return the seconds that a record may be pending: not longer than its delivery timeout."""
+        return min(self._config.max_block, self._batches.of(topic).delivery_timeout)
+
     def _add_pending(self, record: PreparedRecord) -> tuple[BatchResult, int]:
         """Keep a record until metadata has its topic, or append it if metadata has the topic now."""
         topic = self.topics.get(record.topic)
@@ -335,7 +338,7 @@ class Accumulator:
         """Request metadata of a topic until it is available and these records have moved or were aborted."""
         while _are_pending(topic, pending):
             try:
-                await self._client.topic(topic.name, self._longest_wait)
+                await self._client.topic(topic.name, self._longest_wait(topic.name))
             except KafkaError as error:
                 # During the await, the records may have failed with a closing producer, or an aborted transaction.
                 if _are_pending(topic, pending):
@@ -415,7 +418,7 @@ class Accumulator:
         number, now = record.partition, self._timers.now()
         if number is None or not 0 <= number <= INT32_MAX:
             raise wrong_partition(topic.name, topic.partitions, number)
-        if sent_at is not None and sent_at + self._longest_wait <= now:
+        if sent_at is not None and sent_at + self._longest_wait(topic.name) <= now:
             raise wrong_partition(topic.name, topic.partitions, number)
         return self._keep_unplaced(topic, record, now if sent_at is None else sent_at)
 
@@ -435,7 +438,7 @@ class Accumulator:
         try:
             while (unplaced := topic.unplaced) is not None:
                 # The first record has waited for the longest time.
-                end = unplaced.times[0] + self._longest_wait
+                end = unplaced.times[0] + self._longest_wait(topic.name)
                 await self._refresh(topic.name, end)
                 error = self._settlement.fatal or _refusal(topic.name, self._client.view)
                 # ``topic.unplaced`` and not ``unplaced``: during the await, ``_place`` may have moved these records and
@@ -462,7 +465,8 @@ class Accumulator:
         is the only time that decides which records have expired: a second reading of the clock is later, so a record
         that this method keeps would be refused as expired where it is kept.
         """
-        is_due = unplaced.times[0] + self._longest_wait <= now
+        longest_wait = self._longest_wait(topic.name)
+        is_due = unplaced.times[0] + longest_wait <= now
         if not is_due and not any(record.partition in topic.partitions for record in unplaced.records):
             return
         # Reset before the records move: records that still have to wait start another ``PendingRecords``. These records
@@ -473,7 +477,7 @@ class Accumulator:
             record, sent_at = unplaced.records[0], unplaced.times[0]
             if record.partition in topic.partitions:
                 place = self._move(record, sent_at)
-            elif sent_at + self._longest_wait <= now:
+            elif sent_at + longest_wait <= now:
                 error = wrong_partition(topic.name, topic.partitions, record.partition)
                 log = log or FailureLog(error)  # one log line for all of them
                 place = self._settlement.fail_record(record, error, log), 0

@@ -17,6 +17,7 @@ Invariants that once broke:
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -26,15 +27,14 @@ from ..cluster.client import Client
 from ..errors import BrokerError, ErrorCode, KafkaError, ProtocolError, error_for
 from ..protocol.messages import ProduceResponseNodeEndpoint, ProduceResponsePartition
 from ..settings.producer import ProducerConfig
-from ..types import Compression, TopicPartition
-from .batch import BatchFactory, ProducerBatch
+from ..types import TopicPartition
+from .batch import BatchFactories, ProducerBatch
 from .counters import ProducerCounters
 from .delivery import UNKNOWN_OFFSET, BatchResult
 from .dispatch import Dispatcher
 from .outcome import FENCED, UNUSABLE_IDS, BatchOutcome, classify, write_refused
 from .partition import PartitionProducer
-from .settle import Settlement
-from .split import Parts, halves, without
+from .settle import Parts, Settlement
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Answers:
     def __init__(
         self,
         client: Client,
-        batches: BatchFactory,
+        batches: BatchFactories,
         settlement: Settlement,
         dispatcher: Dispatcher,
         counters: ProducerCounters,
@@ -70,9 +70,8 @@ class Answers:
         self._counters = counters
         self._retries = config.retries
         self._is_idempotent = bool(config.idempotence)
-        self._compresses = Compression.parse(config.compression) is not Compression.NONE
         self._transactional_id = config.transactional_id
-        self._transaction_timeout = config.transaction_timeout
+        self._transaction_timeout = math.inf if config.two_phase_commit else config.transaction_timeout
         self._retrying: set[TopicPartition] = set()  # partitions whose last answer required another attempt
 
     def answered(
@@ -110,7 +109,7 @@ class Answers:
         elif outcome is BatchOutcome.SOME_REFUSED:
             self._refuse_records(in_flight, refused, answer.error_code, attempt)
         else:
-            self._not_written(in_flight, outcome, self._error(code, answer, attempt), answer, endpoints)
+            self._not_written(in_flight, outcome, self._error(code, answer, attempt, batch.topic), answer, endpoints)
 
     def _classified(self, in_flight: InFlightBatch, code: ErrorCode, refused: int) -> BatchOutcome:
         partition, batch = in_flight
@@ -229,25 +228,25 @@ class Answers:
         self._client.outages.report(logger, _PLACE, error, text, batch, error, level=logging.WARNING)
         self._dispatcher.act(partition, partition.id_refused(batch, error))
 
-    def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str) -> KafkaError:
+    def _error(self, code: ErrorCode, answer: ProduceResponsePartition, attempt: str, topic: str) -> KafkaError:
         if self._transactional_id is not None and code in FENCED:
             return write_refused(code, attempt, self._transactional_id, self._transaction_timeout)
         if self._transactional_id is None and code in UNUSABLE_IDS:
             # Not ``error_for``: no producer has taken over. Brokers explain these codes by a transactional id.
             reason = "the broker refuses this producer's id or its epoch, and the producer continues under another id"
             return BrokerError(code, attempt, reason=reason)
-        if advice := self._advice(code):
+        if advice := self._advice(code, topic):
             return error_for(code, attempt, reason=f"{answer.error_message or code.description}; {advice}")
         return error_for(answer.error_code, f"{attempt}: {answer.error_message}" if answer.error_message else attempt)
 
-    def _advice(self, code: ErrorCode) -> str:
-        """Return the settings that the refused format requires."""
+    def _advice(self, code: ErrorCode, topic: str) -> str:
+        """Return the settings that the format of the topic, which was refused, requires."""
         settings = []
         if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and self._transactional_id is not None:
             return "transactions require message.format.version 0.11 or newer of the topic"
         if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and self._is_idempotent:
             settings.append("idempotence=False")
-        if code in _FORMAT_REFUSED and self._compresses:
+        if code in _FORMAT_REFUSED and self._batches.of(topic).compresses:
             settings.append('compression="none"')
         return f"set {' or '.join(settings)}" if settings else ""
 
@@ -272,11 +271,13 @@ class Answers:
         if batch.settled:
             self._dispatcher.act(partition, partition.split(batch, []))
             return
+        from .split import halves  # imported here: few batches are too large
+
         # One outage per topic, not per batch: the setting is wrong for all of them.
         error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"splitting {batch!r}, which is too large for the broker")
         advice = "%s; lower batch_size; further cases for this topic are logged at DEBUG"
         self._client.outages.report(logger, f"batches for topic {batch.topic}", error, advice, error)
-        self._replace(in_flight, halves(batch, self._batches))
+        self._replace(in_flight, halves(batch, self._batches.of(batch.topic)))
 
     def _refuse_records(
         self, in_flight: InFlightBatch, refused: dict[int, str | None], code: int, attempt: str
@@ -286,12 +287,14 @@ class Answers:
         if batch.settled:
             self._dispatcher.act(partition, partition.split(batch, []))
             return
+        from .split import without  # imported here: few records are refused
+
         failed: dict[int, BatchResult] = {}
         for index, message in refused.items():
             failed[index] = result = BatchResult(batch.topic, batch.partition)
             result.fail(error_for(code, f"{attempt}: record {index}: {message or 'refused'}"))
         self._settlement.records_refused(batch, failed)
-        self._replace(in_flight, without(batch, self._batches, failed))
+        self._replace(in_flight, without(batch, self._batches.of(batch.topic), failed))
 
     def _replace(self, in_flight: InFlightBatch, parts: Parts) -> None:
         partition, batch = in_flight

@@ -118,16 +118,16 @@ class ProducerBatch(BatchResult):
 
 
 class BatchFactory:
-    """Makes the batches of one producer, and estimates their compression ratio, which decides their size."""
+    """Makes batches with the same settings, and estimates their compression ratio, which decides their size."""
 
-    __slots__ = ("_codec", "_compresses", "_delivery_timeout", "_level", "_max_size", "_ratio")
+    __slots__ = ("_level", "_max_size", "_ratio", "codec", "compresses", "delivery_timeout")
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._codec = Compression.parse(config.compression)
-        self._compresses = self._codec is not Compression.NONE
+        self.codec: Compression = Compression.parse(config.compression)
+        self.compresses: bool = self.codec is not Compression.NONE
         self._level = config.compression_level
         self._max_size = min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
-        self._delivery_timeout = config.delivery_timeout
+        self.delivery_timeout: float = config.delivery_timeout
         self._ratio = 1.0
 
     @property
@@ -137,19 +137,19 @@ class BatchFactory:
 
     def new(self, partition: TopicPartition, opened: float) -> ProducerBatch:
         """Make an empty batch whose delivery timeout counts from ``opened``."""
-        builder = BatchBuilder(self._codec, self._level, self._max_size, self._ratio)
-        return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
+        builder = BatchBuilder(self.codec, self._level, self._max_size, self._ratio)
+        return ProducerBatch(*partition, builder, opened, opened + self.delivery_timeout)
 
     def encoded(self, partition: TopicPartition, opened: float, records: EncodedRecords) -> ProducerBatch:
         """Make a batch of encoded records. It takes no more records."""
-        builder = BatchBuilder(self._codec, self._level, self._max_size)
+        builder = BatchBuilder(self.codec, self._level, self._max_size)
         builder.fill(records.buffer, records.count, records.base_timestamp, records.max_timestamp)
-        return ProducerBatch(*partition, builder, opened, opened + self._delivery_timeout)
+        return ProducerBatch(*partition, builder, opened, opened + self.delivery_timeout)
 
     def part_of(self, whole: ProducerBatch) -> ProducerBatch:
         """Make an empty batch without a size limit for some records of ``whole``. Both expire together."""
         # With a limit, the builder could refuse a record, which would then be in none of the parts.
-        builder = BatchBuilder(self._codec, self._level, _NO_LIMIT)
+        builder = BatchBuilder(self.codec, self._level, _NO_LIMIT)
         part = ProducerBatch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
         part.last_error = whole.last_error
         return part
@@ -160,6 +160,30 @@ class BatchFactory:
         Batches that compress worse than expected become too large; batches that compress better only become too small.
         So the estimate rises at once and falls slowly.
         """
-        if self._compresses:
+        if self.compresses:
             measured = batch.builder.size / batch.builder.uncompressed_size
             self._ratio = min(1.0, max(measured, self._ratio - RATIO_STEP, SMALLEST_RATIO))
+
+
+class BatchFactories:
+    """The factory of each topic: topics with settings of their own have one each, all others share one."""
+
+    __slots__ = ("_by_topic", "_common")
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._common = BatchFactory(config)
+        self._by_topic = {topic: BatchFactory(config.for_topic(topic)) for topic in config.topic_settings or ()}
+
+    def of(self, topic: str) -> BatchFactory:
+        """Return the factory of a topic's batches."""
+        return self._by_topic.get(topic, self._common)
+
+    @property
+    def codecs(self) -> set[Compression]:
+        """The codecs of all topics."""
+        return {factory.codec for factory in (self._common, *self._by_topic.values())}
+
+    @property
+    def expire_in_order(self) -> bool:
+        """Whether a batch of any topic that is begun later never expires earlier."""
+        return all(factory.delivery_timeout == self._common.delivery_timeout for factory in self._by_topic.values())

@@ -357,6 +357,13 @@ class Delivery:
         """The result of the batch that contains the record now: a split moves records to other batches."""
         return self._follow()
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the record is settled where it is now. Reads nothing that the loop changes later, so other threads
+        may ask, and call ``result`` and ``exception`` if it is True."""
+        result = self._result
+        return result.settled and result.moved is None
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Delivery cannot be pickled or copied: await it, and use its RecordMetadata")
 
@@ -435,12 +442,13 @@ class Delivery:
         is logged and affects no record. It is raised in the middle of a broker's answer, which also settles the records
         of other callers.
         """
-        self._report(function, copy_context())
+        self.report_in(copy_context(), function)
 
-    def _report(self, function: Callable[[RecordMetadata, Exception | None], None], context: Context) -> None:
+    def report_in(self, context: Context, function: Callable[[RecordMetadata, Exception | None], None]) -> None:
+        """Call the function as ``report`` does, in this context."""
         result = self._follow()
         if not result.settled:
-            result.follow(partial(self._report, function, context))
+            result.follow(partial(self.report_in, context, function))
             return
         try:
             context.run(function, self._metadata(result), result.error)

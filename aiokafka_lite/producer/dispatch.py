@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..cluster.client import Client
+from ..settings.producer import ProducerConfig
 from .batch import ProducerBatch
 from .partition import Next, PartitionProducer
 from .timers import Timers
@@ -84,13 +85,14 @@ class Dispatcher:
         client: Client,
         timers: Timers,
         budget: ByteBudget,
-        linger: float,
+        config: ProducerConfig,
         start_sender: Callable[[int], ReadyQueue],
     ) -> None:
         self._client = client
         self._timers = timers
         self._budget = budget
-        self._linger = linger
+        self._linger = config.linger
+        self._lingers = {topic: config.for_topic(topic).linger for topic in config.topic_settings or ()}
         self._start_sender = start_sender
         self._queues: dict[int, ReadyQueue] = {}
         # Partitions that began a batch in this iteration of the loop, with linger 0.
@@ -110,9 +112,10 @@ class Dispatcher:
         No batch lingers while senders wait for room. A lone record is sent in this iteration: if the previous requests
         carried one record each, no other record is expected.
         """
-        if self._linger and not self._budget.is_short:
+        linger = self._linger_of(partition) if self._lingers else self._linger
+        if linger and not self._budget.is_short:
             if partition not in self._lingering:
-                self._linger_until(partition, batch.opened + self._linger)
+                self._linger_until(partition, batch.opened + linger)
             return
         # Only the first batch of an iteration can be a lone record.
         if not self._begun:
@@ -140,6 +143,9 @@ class Dispatcher:
             for entry in ready:
                 queue.put_nowait(entry)
 
+    def _linger_of(self, partition: PartitionProducer) -> float:
+        return self._lingers.get(partition.topic_partition.topic, self._linger)
+
     def _linger_until(self, partition: PartitionProducer, end: float) -> None:
         self._lingering.add(partition)
         self._linger_number += 1
@@ -162,8 +168,9 @@ class Dispatcher:
             batch = partition.open
             if batch is None:
                 continue
-            if batch.opened + self._linger > now:
-                self._linger_until(partition, batch.opened + self._linger)
+            end = batch.opened + self._linger_of(partition)
+            if end > now:
+                self._linger_until(partition, end)
             else:
                 partition.expedite()
                 self.offer(partition)

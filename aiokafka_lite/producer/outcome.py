@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 from ..errors import BrokerError, ErrorCode, error_for
@@ -88,10 +89,16 @@ def frees_numbers(error: BaseException, batch: ProducerBatch) -> bool:
 
 
 def fenced_reason(transactional_id: str, transaction_timeout: float) -> str:
-    """Return the possible reasons why brokers refuse the epoch of a transactional producer."""
+    """Return the possible reasons why brokers refuse the epoch of a transactional producer.
+
+    ``transaction_timeout`` is infinite with two-phase commit, where no timeout applies.
+    """
+    started = f"another producer with transactional_id={transactional_id!r} has started"
+    if transaction_timeout == math.inf:
+        return f"{started}, or an administrator has aborted the transaction"
     return (
-        f"another producer with transactional_id={transactional_id!r} has started, or the transaction was open for"
-        f" longer than transaction_timeout={transaction_timeout:g} s and the coordinator aborted it"
+        f"{started}, or the transaction was open for longer than transaction_timeout={transaction_timeout:g} s and the"
+        " coordinator aborted it"
     )
 
 

@@ -31,7 +31,7 @@ from .accept.interceptor import Interceptors
 from .accumulator import Accumulator
 from .admission import Admission
 from .answers import Answers
-from .batch import BatchFactory
+from .batch import BatchFactories
 from .buffer_memory import BufferMemory
 from .counters import ProducerCounters
 from .delivery import FailureLog, settled
@@ -75,19 +75,18 @@ class Pipeline:
         self.client: Client = client
         self._failures = failures
         self._service = service
-        self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_requesting_id = False
         self.id_refusal: KafkaError | None = None
         """The error with which brokers refuse a producer id, until they assign one."""
-        self._timers = Timers(self._crash)
+        self._timers = Timers(service.fail)
         self.counters: ProducerCounters = ProducerCounters()
         self.ids: ProducerIds | None = self._make_ids(config)
         budget = ByteBudget(config.buffer_memory)
-        batches = BatchFactory(config)
+        batches = BatchFactories(config)
         load: Counter[int] = Counter()  # the bytes of sealed batches by broker
-        self._dispatcher = Dispatcher(client, self._timers, budget, config.linger, self._start_sender)
+        self._dispatcher = Dispatcher(client, self._timers, budget, config, self._start_sender)
         self.settlement: Settlement = Settlement(
-            client, budget, self._dispatcher, self._timers, self.counters, config, failures
+            client, budget, self._dispatcher, self._timers, self.counters, failures
         )
         answers = Answers(client, batches, self.settlement, self._dispatcher, self.counters, config)
         transactional_ids = self.ids if isinstance(self.ids, TransactionalIds) else None
@@ -111,16 +110,17 @@ class Pipeline:
         self.admission: Admission = Admission()
         path = HotPath(self.accumulator, self.admission, budget, config, serialization, interceptors, clock)
         self.acceptor: Acceptor = Acceptor(path, self.admission, self.memory, config, serialization, service)
-        is_plain = not interceptors and serialization.plain_keys and serialization.plain_values
+        is_plain = serialization.plain_keys and serialization.plain_values
         self.many_acceptor: Callable[[], ManyAcceptor] = partial(
             _many_acceptor,
             *(self.acceptor, self.accumulator, self.memory, self.admission, config, clock, service),
             on_refused=self.record_refused,
-            takes_lists=is_plain,
+            takes_lists=is_plain and not interceptors,
         )
         self.arrow_acceptor: Callable[[], ArrowAcceptor] = partial(
             _arrow_acceptor,
-            *(self.accumulator, self.memory, self.admission, batches, config, clock, service, is_plain),
+            *(self.accumulator, self.memory, self.admission, batches, config, clock, service),
+            is_plain and not interceptors.are_given,
         )
         self.transactions: TransactionManager | None = self._make_transactions(config)
 
@@ -147,7 +147,6 @@ class Pipeline:
             failures=self._failures,
             timers=self._timers,
             service=self._service,
-            flush=self.flush,
             spawn=self._spawn,
         )
 
@@ -172,7 +171,7 @@ class Pipeline:
         """Start the tasks of the pipeline, as children of the producer. Returns when transactions can begin."""
         self.client.on_view_change(self._view_changed)
         self.client.standstill.watch(lambda: repr(self._service), [self._waits])
-        self._spawn(self._fail_deliveries_at_end, "deliveries")
+        self._service.at_end(self._fail_deliveries)
         if self.transactions is not None:
             await self.transactions.start()
 
@@ -203,32 +202,19 @@ class Pipeline:
             self.accumulator.view_changed(view)
             self.senders.keep(view.nodes)
 
-    def _crash(self, error: BaseException) -> None:
-        """End the producer with the error of a callback."""
-        if not self._crashed.done():
-            self._crashed.set_exception(error)
-            self._crashed.exception()  # marks the exception as retrieved, because the producer may already be ending
-
-    async def _fail_deliveries_at_end(self) -> None:
-        """Raise the error of a callback. When the producer ends for any reason, fail all open deliveries."""
-        crash: BaseException | None = None
-        try:
-            await self._crashed
-        except Exception as crashed:
-            crash = crashed
-            raise
-        finally:
-            # First, so that no timer sends a partition whose batches fail below.
-            self._timers.stop()
-            self._dispatcher.stop()
-            error = crash or self._service.failure
-            if not isinstance(error, Exception):
-                error = KafkaTimeout("the producer was closed before the record was acknowledged")
-            log = FailureLog(error)
-            self.admission.end(error)
-            self.accumulator.fail_pending(error, log)
-            self.settlement.end(error, log)
-            self._failures.end()
+    async def _fail_deliveries(self) -> None:
+        """Fail all open deliveries, because the producer ends."""
+        # First, so that no timer sends a partition whose batches fail below.
+        self._timers.stop()
+        self._dispatcher.stop()
+        error = self._service.failure
+        if not isinstance(error, Exception):
+            error = KafkaTimeout("the producer was closed before the record was acknowledged")
+        log = FailureLog(error)
+        self.admission.end(error)
+        self.accumulator.fail_pending(error, log)
+        self.settlement.end(error, log)
+        self._failures.end()
 
     def _request_id(self) -> None:
         """Request a producer id: before the first batch, and again when all epochs of an id are used up."""

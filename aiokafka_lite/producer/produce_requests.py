@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..cluster.client import Client
-from ..errors import ErrorCode
+from ..errors import ErrorCode, UnsupportedVersion
 from ..protocol.messages import (
     ProduceRequest,
     ProduceRequestPartition,
@@ -17,7 +17,7 @@ from ..protocol.versions import VersionTable
 from ..settings.producer import ProducerConfig
 from ..types import Compression
 from .answers import InFlightBatch
-from .batch import BatchFactory
+from .batch import BatchFactories, ProducerBatch
 from .counters import ProducerCounters
 from .transactional_ids import TransactionalIds
 
@@ -43,7 +43,7 @@ class ProduceRequests:
         self,
         client: Client,
         config: ProducerConfig,
-        batches: BatchFactory,
+        batches: BatchFactories,
         counters: ProducerCounters,
         ids: TransactionalIds | None,
     ) -> None:
@@ -54,14 +54,23 @@ class ProduceRequests:
         self._transactional_id = config.transactional_id
         self._acks = config.required_acks
         self._timeout_ms = int(client.config.request_timeout * BROKER_TIMEOUT_SHARE * 1000)
-        self._compresses = config.compression is not Compression.NONE
-        self._codec = Compression.parse(config.compression)
-        self._codec_since = codec_of(self._codec).produce if self._compresses else None
+        self._compresses = batches.codecs != {Compression.NONE}
+        since = {codec: codec_of(codec).produce for codec in batches.codecs}
+        self._codecs = [(codec, version) for codec, version in since.items() if version is not None]
 
-    def check_codec(self, versions: VersionTable) -> None:
-        """Raise UnsupportedVersion if the broker does not know the compression."""
-        if self._codec_since is not None:
-            versions.require(self._codec_since, f"compression={self._codec.name.lower()!r}")
+    def unknown_codecs(self, versions: VersionTable) -> dict[Compression, UnsupportedVersion]:
+        """Return an error for each compression of this producer that the broker does not know."""
+        errors: dict[Compression, UnsupportedVersion] = {}
+        for codec, version in self._codecs:
+            try:
+                versions.require(version, f"compression={codec.name.lower()!r}")
+            except UnsupportedVersion as error:
+                errors[codec] = error
+        return errors
+
+    def compression_of(self, batch: ProducerBatch) -> Compression:
+        """Return the compression of a batch."""
+        return self._batches.of(batch.topic).codec
 
     def make(self, in_flight: list[InFlightBatch], *, takes_topic_ids: bool) -> tuple[ProduceRequest, int | None]:
         """Make the request. Returns it with the newest version for it. Topics without a known id need names."""
@@ -85,7 +94,7 @@ class ProduceRequests:
             # The ratio is measured here, because the compressed size is known. The estimate decides when the next
             # batches are full.
             if self._compresses:
-                self._batches.measure(batch)
+                self._batches.of(name).measure(batch)
         if size > LARGE_REQUEST:
             from ..aio.freed_memory import keep_freed_memory  # imported here, because most producers do not need it
 

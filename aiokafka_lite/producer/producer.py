@@ -13,6 +13,8 @@ from ..arguments import INT64_MAX, check_methods, check_timeout, plural, whole
 from ..cluster.bootstrap import sorted_settings
 from ..cluster.client import Client
 from ..cluster.metadata import PartitionView
+from ..cluster.topics import problem_of_topic_name
+from ..errors import ConfigurationError
 from ..method_names import PRODUCER, named_elsewhere
 from ..net.connector import Connector
 from ..protocol.records import check_available, check_level
@@ -89,15 +91,15 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
         of_client, of_producer = sorted_settings(settings, ClientConfig, ProducerConfig)
         client_config = ClientConfig(bootstrap_servers=bootstrap_servers, **of_client)  # type: ignore[arg-type]
         self.config: ProducerConfig = ProducerConfig(**of_producer)  # type: ignore[arg-type]
-        codec = Compression.parse(self.config.compression)
-        check_available(codec)
-        check_level(codec, self.config.compression_level)
+        _check_compression(self.config)
+        _check_topic_settings(self.config)
         if partitioner is not None:
             check_methods("partitioner", partitioner, "partition", "on_new_batch")
         self._runtime = Runtime(clock, random)
         self._client = Client(client_config, connector=connector, runtime=self._runtime, report_metrics=_reporter(self))
-        self._partitioner = DefaultPartitioner(random=random) if partitioner is None else partitioner
-        self._interceptors = Interceptors(interceptors)
+        rack = _rack_to_prefer(client_config, self.config, partitioner)
+        self._partitioner = DefaultPartitioner(random=random, rack=rack) if partitioner is None else partitioner
+        self._interceptors = Interceptors(interceptors, client_config.client_id)
         self._serialization = Serialization(key_serializer, value_serializer)
         self._failures = FailureStreams(self._service.check_process)
         self._pipeline: Pipeline | None = None
@@ -180,9 +182,28 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
         outcome is known. If it is not, the producer continues to request it: call this again to wait for it. Raises
         ProducerFenced if another producer has taken over. If the call is cancelled before the records are flushed,
         nothing is committed. If it is cancelled later, the commit continues.
+
+        After ``prepare_transaction``, a failure does not require an abort: the transaction stays prepared, and this can
+        be called again. After an error that ends the producer, the transaction stays open for the next start.
         """
         check_timeout(timeout)
         await self._transactions().commit(timeout)
+
+    async def prepare_transaction(self, *, timeout: float | None = None) -> str:
+        """Flush, and prepare the transaction for the second phase of a two-phase commit (KIP-939).
+
+        Returns a short text. Another system stores it in its own transaction, which decides: if that commits, call
+        ``commit_transaction``, otherwise ``abort_transaction``. Until then, the transaction takes no more records, and
+        neither a timeout, nor an exception in ``async with``, nor ``close`` ends it. After a restart, a producer with
+        ``prepared_transaction`` set to the stored text commits it, and aborts a transaction that was not decided. The
+        text is empty if the transaction has no records and offsets.
+
+        Raises the first failure in the transaction, and KafkaTimeout after ``timeout`` seconds, by default
+        ``api_timeout``. The transaction is then not prepared: call ``abort_transaction``, or close the producer. Raises
+        IllegalStateError without ``two_phase_commit``.
+        """
+        check_timeout(timeout)
+        return await self._transactions().prepare(timeout)
 
     async def abort_transaction(self, *, timeout: float | None = None) -> None:
         """Abort: no record of the transaction becomes visible, and records that are not written yet fail.
@@ -303,6 +324,16 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
         self._service.check_process()
         return producer_health(self._service, self._client, self._pipeline, max_silence)
 
+    def set_credentials(self, username: str, password: str) -> None:
+        """Log in with this user name and password from now on (PLAIN and SCRAM), for example after a rotation.
+
+        Open connections stay open; they use the new password when they log in again. May be called before the start
+        too, in the event loop. Raises ConfigurationError for a wrong value, for a client that does not log in with a
+        password, and if ``sasl_password`` is a function.
+        """
+        self._service.check_process()
+        self._client.set_credentials(username, password)
+
     def traffic(self) -> Mapping[int, BrokerTraffic]:
         """Return requests, bytes, latencies and throttle times of each broker, by its id, over all APIs.
 
@@ -324,6 +355,36 @@ class Producer(RecordCalls[K_contra, V_contra], Component):
     def __repr__(self) -> str:
         buffered = 0 if self._pipeline is None else self._pipeline.memory.budget.used
         return f"<Producer {self._client.config.client_id} {self.state.name} buffered={buffered}>"
+
+
+def _check_compression(config: ProducerConfig) -> None:
+    codec = Compression.parse(config.compression)
+    check_available(codec)
+    check_level(codec, config.compression_level)
+
+
+def _check_topic_settings(config: ProducerConfig) -> None:
+    """Check the names of the topics with settings of their own, and the compression of these topics."""
+    for topic in config.topic_settings or ():
+        try:
+            if (problem := problem_of_topic_name(topic)) is not None:
+                raise ConfigurationError(problem)
+            _check_compression(config.for_topic(topic))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"topic_settings[{topic!r}]: {error}") from None
+
+
+def _rack_to_prefer(client: ClientConfig, config: ProducerConfig, partitioner: Partitioner | None) -> str | None:
+    """Return the rack for the default partitioner; None without ``partitioner_rack_aware``."""
+    if not config.partitioner_rack_aware:
+        return None
+    if partitioner is not None:
+        raise ConfigurationError(
+            "partitioner_rack_aware cannot be combined with partitioner; use DefaultPartitioner(rack=...)"
+        )
+    if not client.client_rack:
+        raise ConfigurationError("partitioner_rack_aware=True requires client_rack, which is not set")
+    return client.client_rack
 
 
 def _reporter(producer: Producer[Any, Any]) -> Callable[[], MetricsReport]:

@@ -60,7 +60,7 @@ def largest_record(config: ProducerConfig) -> int:
 
 def largest_pending_record(config: ProducerConfig) -> int:
     """Return the most bytes of ``buffer_memory`` that a record can use while it is pending."""
-    overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.batch_size < 8 * BATCH_OVERHEAD else 0)
+    overhead = PENDING_OVERHEAD + (BATCH_OVERHEAD if config.smallest_batch_size < 8 * BATCH_OVERHEAD else 0)
     return min(largest_record(config) + overhead, config.buffer_memory)
 
 

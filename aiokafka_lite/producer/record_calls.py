@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic
 
-from ..aio.deadline import deadline, within
+from ..aio.deadline import deadline
 from ..arguments import check_timeout, plural
 from ..cluster.metadata import ClusterView
 from ..errors import ErrorCode, KafkaError
@@ -36,6 +36,12 @@ class RecordCalls(Generic[K_contra, V_contra]):
         assert self._pipeline is not None, "the producer has started"
         return self._pipeline
 
+    @property
+    def acceptor(self) -> Acceptor:
+        """What accepts single records, for a queue of the package. Raises if no record can be sent now."""
+        self._check()
+        return self._acceptor
+
     async def send(
         self,
         topic: str,
@@ -63,8 +69,8 @@ class RecordCalls(Generic[K_contra, V_contra]):
         """
         if timeout is not None:
             check_timeout(timeout)
-            sending = self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, sending, self._late(topic, partition, "acknowledged", timeout))
+            with deadline(timeout, self._late(topic, partition, "acknowledged", timeout)):
+                return await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
         self._check()
         try:
             accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)
@@ -97,8 +103,8 @@ class RecordCalls(Generic[K_contra, V_contra]):
         """
         if timeout is not None:
             check_timeout(timeout)
-            putting = self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
-            return await within(timeout, putting, self._late(topic, partition, "accepted", timeout))
+            with deadline(timeout, self._late(topic, partition, "accepted", timeout)):
+                return await self.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
         self._check()
         try:
             accepted = self._acceptor.accept(topic, value, key, headers, partition, timestamp)

@@ -304,6 +304,20 @@ class Sender:
 
     # Requests.
 
+    def _encodable(self, connection: Connection, in_flight: list[InFlightBatch]) -> list[InFlightBatch]:
+        """Fail the batches whose compression the broker does not know. Returns the others."""
+        errors = self._requests.unknown_codecs(connection.versions)
+        if not errors:
+            return in_flight
+        encodable: list[InFlightBatch] = []
+        for entry in in_flight:
+            error = errors.get(self._requests.compression_of(entry.batch))
+            if error is None:
+                encodable.append(entry)
+            else:
+                self._failed([entry], error)
+        return encodable
+
     def _make(self, in_flight: list[InFlightBatch]) -> tuple[ProduceRequest, int | None]:
         self._statistics.requests += 1
         is_lone = len(in_flight) == 1 and in_flight[0].batch.builder.count == 1 and not self._in_flight
@@ -311,12 +325,14 @@ class Sender:
         return self._requests.make(in_flight, takes_topic_ids=self._takes_topic_ids)
 
     def _send(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
+        in_flight = self._encodable(connection, in_flight)
+        if not in_flight:
+            return
         request, at_most = self._make(in_flight)
         answered = partial(self._answered, connection, in_flight, self._timers.now())
         self._in_flight += 1  # set before the request is written, because the transport may fail at once
         assert self._in_flight <= self._slots, "a request waits for a free slot"
         try:
-            self._requests.check_codec(connection.versions)
             connection.send_with_callback(request, answered, timeout=self._request_timeout, at_most=at_most)
         # The batches count as sent since ``take``, so they must be reported although no request was written.
         except KafkaError as error:
@@ -382,10 +398,12 @@ class Sender:
 
     def _send_without_answer(self, connection: Connection, in_flight: list[InFlightBatch]) -> None:
         """Send batches with acks=0. They are delivered when they are written to the socket, because no answer comes."""
+        in_flight = self._encodable(connection, in_flight)
+        if not in_flight:
+            return
         # There is no answer, so no slot is taken. ``drain`` bounds the unsent bytes instead.
         request, at_most = self._make(in_flight)
         try:
-            self._requests.check_codec(connection.versions)
             connection.send_without_response(request, at_most=at_most)
         except KafkaError as error:
             self._failed(in_flight, error)

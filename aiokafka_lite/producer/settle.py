@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..aio.byte_budget import ByteBudget
 from ..arguments import plural
 from ..cluster.client import Client
 from ..errors import ErrorCode, KafkaError, KafkaTimeout
 from ..net.connection import Purpose
-from ..settings.producer import ProducerConfig
 from ..types import TopicPartition
 from .batch import ProducerBatch
 from .counters import ProducerCounters
@@ -32,11 +32,17 @@ from .dispatch import Dispatcher
 from .failures import FailureStreams
 from .partition import PartitionProducer
 from .record import PreparedRecord
-from .split import Parts
 from .timers import Timers
 from .topic import UNASSIGNED, PendingRecords
 
 logger = logging.getLogger(__name__)
+
+
+class Parts(NamedTuple):
+    """The batches that replace a batch, and the new place of each of its records."""
+
+    batches: list[ProducerBatch]
+    places: list[tuple[BatchResult, int]]
 
 
 class Settlement:
@@ -52,7 +58,6 @@ class Settlement:
         dispatcher: Dispatcher,
         timers: Timers,
         counters: ProducerCounters,
-        config: ProducerConfig,
         failures: FailureStreams,
     ) -> None:
         self.fatal: KafkaError | None = None
@@ -64,7 +69,6 @@ class Settlement:
         self._timers = timers
         self._counters = counters
         self._failures = failures
-        self._delivery_timeout = config.delivery_timeout
         self._partitions: dict[ProducerBatch, PartitionProducer] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._is_ordered = True
@@ -242,7 +246,7 @@ class Settlement:
             partition = self._partitions[batch]
             following = partition.expired(batch)
             self.expiring.add(partition.topic_partition)
-            age, timeout = now - batch.opened, self._delivery_timeout
+            age, timeout = now - batch.opened, batch.deadline - batch.opened
             self.fail(batch, _expired_error(partition, batch, age, timeout, self._client), self._expiry_log)
             self._dispatcher.act(partition, following)
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from ..protocol.records import RecordBatch
 from .batch import BatchFactory, ProducerBatch
 from .delivery import BatchResult
+from .settle import Parts
 
 _ALL = 2**62
-
-
-class Parts(NamedTuple):
-    """The batches that replace a batch, and the new place of each of its records."""
-
-    batches: list[ProducerBatch]
-    places: list[tuple[BatchResult, int]]
 
 
 def halves(whole: ProducerBatch, factory: BatchFactory) -> Parts:

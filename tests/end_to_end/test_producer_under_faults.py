@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -22,14 +22,9 @@ from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.embedded.faults import Fault
 from aiokafka_lite.errors import ErrorCode
 from aiokafka_lite.protocol.messages import ProduceRequest
-from tests.end_to_end.conftest import missing
-from tests.end_to_end.failing_clusters import BreakableCluster, BreakableEmbedded, BreakableKafka
+from tests.end_to_end.failing_clusters import BreakableCluster, BreakableEmbedded
 from tests.end_to_end.parallel_writers import Traffic, Writer, read_back, read_back_by_librdkafka, traffic
 from tests.end_to_end.send_history import Found, Outcome, Send
-from tests.real.jvm import java_problem
-from tests.real.jvm_cluster import JvmCluster
-from tests.real.kafka_servers import Servers
-from tests.real.releases import NEWEST, wanted
 from tests.waiting import DEADLINE
 
 VICTIM = 2
@@ -40,37 +35,9 @@ SAFE = {"min.insync.replicas": "2"}
 _numbers = itertools.count(1)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "cluster" in metafunc.fixturenames:
-        names = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in ("embedded", NEWEST)]
-        marks = {"embedded": (), NEWEST: (pytest.mark.real, pytest.mark.long)}
-        metafunc.parametrize("cluster", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
-
-
-@pytest.fixture(scope="module")
-def three_processes(servers: Servers) -> Iterator[JvmCluster]:
-    """Three brokers that all tests of the module share."""
-    if (problem := java_problem()) is not None:
-        missing(f"no cluster of Kafka {NEWEST}: {problem}")
-    servers.stop()  # only one cluster at a time, to save memory
-    cluster = JvmCluster(NEWEST).start()
-    yield cluster
-    cluster.close()
-
-
 @pytest.fixture
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BreakableCluster]:
-    if request.param == "embedded":
-        async with EmbeddedCluster(
-            brokers=3,
-            auto_create_topics=False,
-            config=ClusterConfig(broker_session_timeout=BreakableEmbedded.session_timeout, replication_delay=0.005),
-        ) as embedded:
-            yield BreakableEmbedded(embedded)
-        return
-    cluster = BreakableKafka(request.getfixturevalue("three_processes"))
-    yield cluster
-    await cluster.mend()
+def cluster(breakable: BreakableCluster) -> BreakableCluster:
+    return breakable
 
 
 class Topics:

@@ -18,7 +18,7 @@ from ...protocol.records.murmur2 import partitions_for_keys
 from ...settings.producer import ProducerConfig
 from ..accumulator import Accumulator
 from ..admission import Admission
-from ..batch import BatchFactory, ProducerBatch
+from ..batch import BatchFactories, ProducerBatch
 from ..buffer_memory import BufferMemory
 from ..delivery import BatchResult
 from ..partitioning.interface import Chooser
@@ -36,7 +36,7 @@ class ArrowAcceptor:
         accumulator: Accumulator,
         memory: BufferMemory,
         admission: Admission,
-        batches: BatchFactory,
+        batches: BatchFactories,
         config: ProducerConfig,
         clock: Callable[[], float],
         service: Service,
@@ -81,7 +81,7 @@ class ArrowAcceptor:
         budget = self._memory.budget
         start = 0
         while start < rows.count:
-            encoded = rows.encode(start, rows.count, self._batches.capacity)
+            encoded = rows.encode(start, rows.count, self._batches.of(topic).capacity)
             start += encoded.count
             # Bounded, because a batch that is larger than ``buffer_memory`` would wait for room forever.
             size = min(len(encoded.buffer) + BATCH_OVERHEAD, budget.total)
@@ -137,6 +137,12 @@ class BulkDelivery:
         """Return the first error so far; None if there is none."""
         self._take_settled()
         return self._error
+
+    @property
+    def written(self) -> Sequence[Written]:
+        """The runs of records that are acknowledged so far."""
+        self._take_settled()
+        return tuple(self._written)
 
     @property
     def acknowledged(self) -> int:

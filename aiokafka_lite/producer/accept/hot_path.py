@@ -61,7 +61,8 @@ class HotPath:
         self._interceptors = interceptors or None  # with None, interceptors cost nothing
         self._clock = clock
         self._largest = largest_record(config)
-        self._small_batches = config.batch_size < 8 * BATCH_OVERHEAD
+        self._batch_size = config.smallest_batch_size
+        self._small_batches = self._batch_size < 8 * BATCH_OVERHEAD
 
     def accept(
         self,
@@ -186,7 +187,7 @@ class HotPath:
 
     def _share_of_batch(self, size: int) -> int:
         """Return the part of a small batch's overhead that a record of this size is charged for."""
-        return min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self._config.batch_size, self._budget.total - size)
+        return min(BATCH_OVERHEAD, BATCH_OVERHEAD * size // self._batch_size, self._budget.total - size)
 
 
 def _checked_timestamp(topic: object, timestamp: object) -> int:

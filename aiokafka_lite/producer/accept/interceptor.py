@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,10 +48,17 @@ class ProducerInterceptor(Protocol):
         ...
 
 
-class Interceptors:
-    """The interceptors of a producer, in their order. Their exceptions are logged here."""
+default_interceptors: list[Callable[[str], ProducerInterceptor]] = []
+"""Functions that make another interceptor for each new producer, by its client id. ``instrumentation`` adds one."""
 
-    def __init__(self, interceptors: Iterable[ProducerInterceptor]) -> None:
+
+class Interceptors:
+    """The interceptors of a producer, in their order. Their exceptions are logged here.
+
+    Those of ``default_interceptors`` come last, unless the user has given an interceptor of the same kind.
+    """
+
+    def __init__(self, interceptors: Iterable[ProducerInterceptor], client_id: str = "") -> None:
         if not isinstance(interceptors, Iterable):
             raise ConfigurationError(must_be("interceptors", "a list of interceptors", interceptors))
         self._interceptors = tuple(interceptors)
@@ -59,6 +66,13 @@ class Interceptors:
         for interceptor in self._interceptors:
             check_methods("interceptor", interceptor, "on_send", "on_acknowledgement")
             _check_takes_headers(interceptor)
+        kinds = tuple(map(type, self._interceptors))
+        self.are_given: bool = bool(kinds)
+        """Whether the user has given interceptors."""
+        for make in default_interceptors:
+            interceptor = make(client_id)
+            if not isinstance(interceptor, kinds):
+                self._interceptors += (interceptor,)
 
     def __len__(self) -> int:
         return len(self._interceptors)

@@ -143,7 +143,7 @@ class ManyAcceptor:
         self._largest = largest_record(config)
         self._piece_bytes = max(1, min(PIECE_BYTES, config.buffer_memory // 4))
         # Each record of a small batch is charged for a share of the batch.
-        self._takes_lists = takes_lists and config.batch_size >= 8 * BATCH_OVERHEAD
+        self._takes_lists = takes_lists and config.smallest_batch_size >= 8 * BATCH_OVERHEAD
 
     async def accept(
         self, topic: str, items: ValuesAndKeys, headers: Headers, partition: int | None, timestamp: int | None

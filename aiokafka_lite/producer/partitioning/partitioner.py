@@ -56,8 +56,12 @@ class DefaultPartitioner:
     The choice excludes partitions without a leader and those whose broker cannot be reached. With ``adaptive``,
     partitions of brokers with long queues are chosen less often. The weight of a partition is the difference in bytes
     between the longest queue and its broker's queue, plus ``sticky_bytes``. Because of ``sticky_bytes``, no partition
-    has a weight of zero, so none is excluded forever. ``random`` returns numbers in [0, 1). Raises ConfigurationError
-    for wrong ``sticky_bytes``.
+    has a weight of zero, so none is excluded forever. ``random`` returns numbers in [0, 1).
+
+    With ``rack``, the choice is among the partitions whose leader is in this rack, while one of these brokers can be
+    reached (KIP-1123). So records without a key do not cross racks. Records with a key go where their hash says.
+
+    Raises ConfigurationError for wrong ``sticky_bytes`` and a ``rack`` that is no text.
     """
 
     def __init__(
@@ -65,12 +69,16 @@ class DefaultPartitioner:
         *,
         sticky_bytes: int = STICKY_BYTES,
         adaptive: bool = True,
+        rack: str | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
+        if rack is not None and (not isinstance(rack, str) or not rack):
+            raise ConfigurationError(must_be("rack", "a string that is not empty, or None", rack))
         if not is_whole(sticky_bytes) or sticky_bytes < 1:
             raise ConfigurationError(must_be("sticky_bytes", "a whole number of bytes >= 1", sticky_bytes))
         self._sticky_bytes = sticky_bytes
         self._adaptive = adaptive
+        self._rack = rack
         self._random = random
         # Most keys occur again. As plain Python, a look-up of nine bytes takes 0.07 µs, their hash 1.0 µs. In C, the
         # hash takes as long as the look-up.
@@ -126,6 +134,8 @@ class DefaultPartitioner:
         """
         by_leader = self._by_leader(topic, view)
         leaders = [leader for leader in by_leader if self._load.is_reachable(leader)] or list(by_leader)
+        if self._rack is not None:
+            leaders = [leader for leader in leaders if _rack_of(leader, view) == self._rack] or leaders
         # A leader is chosen first, and then one of its partitions, because a topic may have thousands of partitions,
         # but a cluster has few brokers.
         shares = [weight * len(by_leader[leader]) for leader, weight in zip(leaders, self._weights(leaders))]
@@ -158,6 +168,11 @@ class DefaultPartitioner:
                 by_leader[-1] = [partition.partition for partition in metadata.partitions]
             cached = self._candidates[topic] = _Candidates(metadata, by_leader)
         return cached.by_leader
+
+
+def _rack_of(node_id: int, view: ClusterView) -> str | None:
+    node = view.nodes.get(node_id)
+    return None if node is None else node.rack
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -83,11 +83,7 @@ class TransactionChannel:
         """
 
         def built(versions: VersionTable) -> Request[R]:
-            if versions is not self._versions:  # the versions of another connection
-                # A proxy may limit the versions of a cluster that has finalized generation 2.
-                is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
-                self._level = versions.level(FEATURE) if is_possible else 0
-                self._versions = versions
+            self._note(versions)
             return build(versions)
 
         timeout = self._client.config.request_timeout
@@ -98,6 +94,41 @@ class TransactionChannel:
             if may_arrive_late and may_arrive(error):
                 self._ids.answer_lost()
             raise
+
+    def send_at_once(
+        self,
+        build: Callable[[VersionTable], Request[R]],
+        on_answer: Callable[[R | Exception, int], object],
+        *,
+        at_most: int | None = None,
+        is_bounded: bool = False,
+    ) -> bool:
+        """Send on the open connection to the known coordinator. Returns False, and sends nothing, if there is none.
+
+        ``on_answer`` is called with the answer, or the error of ``send``, and the id of the node. It must not raise.
+        ``is_bounded``: the request changes nothing, and the caller waits for its answer only for a moment.
+        """
+
+        def built(versions: VersionTable) -> Request[R]:
+            self._note(versions)
+            return build(versions)
+
+        def answered(answer: R | Exception, node_id: int) -> None:
+            if not is_bounded and isinstance(answer, KafkaError) and may_arrive(answer):
+                self._ids.answer_lost()
+            on_answer(answer, node_id)
+
+        timeout = self._client.config.request_timeout
+        return self._channel.send_at_once(
+            built, answered, purpose=Purpose.OTHER, timeout=timeout, at_most=at_most, is_bounded=is_bounded
+        )
+
+    def _note(self, versions: VersionTable) -> None:
+        if versions is not self._versions:  # the versions of another connection
+            # A proxy may limit the versions of a cluster that has finalized generation 2.
+            is_possible = all(map(versions.supports, REQUIRED_BY_GENERATION_2))
+            self._level = versions.level(FEATURE) if is_possible else 0
+            self._versions = versions
 
     def refusal(self, code: int, node_id: int, what: str) -> BrokerError | None:
         """Return the error of an answer with this code; None for a success. NOT_COORDINATOR drops the cached node."""
@@ -136,8 +167,7 @@ class TransactionChannel:
             except KafkaError as error:
                 failure = error
             if failure is None:
-                self.last_error = None
-                outages.recovered(logger, _PLACE, "the transaction coordinator answers")
+                self.succeeded()
                 return
             if not retries(failure):
                 raise failure
@@ -154,6 +184,11 @@ class TransactionChannel:
                 why = str(failure).removeprefix(f"{what}: ")
                 outages.report(logger, _PLACE, failure, message, what, why, pause, problem=problem)
             await asyncio.sleep(pause)
+
+    def succeeded(self) -> None:
+        """Record that the coordinator has done what was asked of it."""
+        self.last_error = None
+        self._client.outages.recovered(logger, _PLACE, "the transaction coordinator answers")
 
 
 def may_arrive(error: KafkaError) -> bool:

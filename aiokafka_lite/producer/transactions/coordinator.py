@@ -7,9 +7,9 @@ Rule 2: in generation 1, such a request may still be in flight when its repetiti
 later transaction. So it marks the epoch as outdated, and the producer takes a new one before the next transaction
 (KIP-360). In generation 2 each EndTxn raises the epoch, which refuses every late request.
 
-Rule 3: the tasks of the producer send these requests, never the task of a caller. So no cancellation makes the producer
-forget a request that the coordinator may execute. The only exception is the request of ``wait_markers``, which changes
-nothing.
+Rule 3: no task of a caller waits for the answers: tasks of the producer do, and ``commit_at_once`` has a callback. So
+no cancellation makes the producer forget a request that the coordinator may execute. The only exception is the request
+of ``wait_markers``, which changes nothing.
 
 Rule 4: a request with offsets whose answer was lost may still arrive later in the same transaction, where no epoch
 refuses it. Then no other offset of its partitions is added, because the late request would replace it.
@@ -32,8 +32,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 
-import anyio
-
+from ...aio.alarms import loop_alarms
 from ...aio.retry import is_momentary, is_refusal, is_retriable
 from ...arguments import plural
 from ...cluster.client import Client
@@ -42,6 +41,7 @@ from ...errors import (
     BrokerError,
     ErrorCode,
     KafkaError,
+    KafkaTimeout,
     ProtocolError,
     TransactionAborted,
     UnsupportedVersion,
@@ -51,7 +51,9 @@ from ...protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
@@ -66,6 +68,7 @@ from .requests import (
     LAST_END_OF_GENERATION_1,
     LAST_OFFSETS_OF_GENERATION_1,
     add_partitions_request,
+    check_two_phase_commit,
     decisive,
     final_codes,
     init_request,
@@ -75,6 +78,7 @@ from .requests import (
     read_added,
     read_offsets,
     read_pending,
+    two_phase_commit_refused,
 )
 
 logger = logging.getLogger(__name__)
@@ -103,9 +107,16 @@ class CoordinatorClient:
     """
 
     def __init__(
-        self, client: Client, transactional_id: str, transaction_timeout: float, ids: TransactionalIds
+        self,
+        client: Client,
+        transactional_id: str,
+        transaction_timeout: float,
+        ids: TransactionalIds,
+        *,
+        two_phase_commit: bool = False,
     ) -> None:
         self.has_started: bool = False
+        self.two_phase_commit: bool = two_phase_commit
         self._markers_until = -math.inf
         self._is_certain = True
         self._has_warned = False
@@ -117,8 +128,9 @@ class CoordinatorClient:
         self._client = client
         self._transactional_id = transactional_id
         self.transaction_timeout = transaction_timeout
+        self._longest = math.inf if two_phase_commit else transaction_timeout  # no timeout aborts a prepared one
         self._ids = ids
-        self.channel: TransactionChannel = TransactionChannel(client, transactional_id, transaction_timeout, ids)
+        self.channel: TransactionChannel = TransactionChannel(client, transactional_id, self._longest, ids)
 
     def begin(self) -> None:
         """Begin a transaction. The coordinator does not know it yet."""
@@ -141,7 +153,11 @@ class CoordinatorClient:
                     f" {InitProducerIdRequest.EPOCH_BUMP.kafka} do not assign one; close this producer and create"
                     " another"
                 )
-            return init_request(self._transactional_id, self.transaction_timeout, present)
+            if self.two_phase_commit:
+                check_two_phase_commit(versions)
+            request = init_request(self._transactional_id, self.transaction_timeout, present)
+            request.enable2_pc = self.two_phase_commit
+            return request
 
         what = f"initializing transactional_id {self._transactional_id!r}"
 
@@ -150,6 +166,8 @@ class CoordinatorClient:
             refusal = self.channel.refusal(answer.error_code, node_id, what)
             if refusal is None:
                 self._receive(answer.producer_id, answer.producer_epoch)
+            elif self.two_phase_commit and refusal.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                refusal = two_phase_commit_refused(what, self._transactional_id)
             return refusal
 
         # At the start, the caller gets a refusal at once.
@@ -183,37 +201,75 @@ class CoordinatorClient:
             what = f"adding {plural(len(ids.waiting), 'partition')} to the transaction"
             await self.channel.repeat(what, attempt, is_needed, on_failed=on_failed)
 
-    async def end(self, *, committed: bool) -> None:
-        """Commit or abort, and take the new epoch that generation 2 returns."""
-        if not (self.has_started or self._ids.partitions):
-            return  # the coordinator knows no transaction, and would refuse to end one
-        generation = self._ids.generation
-        what = "committing the transaction" if committed else "aborting the transaction"
+    async def end(self, *, committed: bool, failure: KafkaError | None = None) -> None:
+        """Commit or abort, and take the new epoch that generation 2 returns. ``failure``: of an earlier attempt."""
+        if not self.is_known:
+            return  # the coordinator would refuse to end a transaction that it does not know
 
         async def attempt() -> BrokerError | None:
-            answer, node_id = await self.channel.send(
-                lambda _: EndTxnRequest(
-                    transactional_id=self._transactional_id,
-                    producer_id=self._identity.producer_id,
-                    producer_epoch=self._identity.epoch,
-                    committed=committed,
-                ),
-                # The next version raises the epoch, which only generation 2 expects.
-                at_most=None if generation >= 2 else LAST_END_OF_GENERATION_1,
-            )
-            refusal = self.channel.refusal(answer.error_code, node_id, what)
-            # No earlier request was successful, so the coordinator may not have begun the transaction.
-            if answer.error_code == ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
-                return None
-            if refusal is None and generation >= 2:
-                self._receive(answer.producer_id, answer.producer_epoch)
-            return refusal
+            nonlocal failure
+            if failure is not None:
+                first, failure = failure, None
+                raise first
+            answer, node_id = await self.channel.send(self._end_request(committed), at_most=self._last_end)
+            return self._read_end(answer, node_id, committed)
 
         # A refusal does not say whether an earlier attempt, whose answer was lost, has ended the transaction (rule 1).
-        # After UNKNOWN_SERVER_ERROR, a commit is followed by an abort, as in Java's client.
-        await self.channel.repeat(what, attempt, _always, retries=_may_pass if committed else is_momentary)
-        if generation >= 2:
+        # After UNKNOWN_SERVER_ERROR, a commit is followed by an abort, as in Java's client, unless it was prepared.
+        retries = _may_pass if committed else is_momentary
+        await self.channel.repeat(_ending(committed), attempt, _always, retries=retries)
+
+    def commit_at_once(self, on_answer: Callable[[Exception | None], object]) -> bool:
+        """Send EndTxn on the open connection. Returns False if there is none, or no transaction: then call ``end``.
+
+        ``on_answer`` gets None after the commit, otherwise the failure of this attempt, with which ``end`` goes on.
+        """
+
+        def answered(answer: EndTxnResponse | Exception, node_id: int) -> None:
+            if isinstance(answer, Exception):
+                on_answer(answer)
+                return
+            try:
+                refusal: KafkaError | None = self._read_end(answer, node_id, committed=True)
+            except ProtocolError as error:
+                refusal = error
+            if refusal is None:
+                self.channel.succeeded()
+            on_answer(refusal)
+
+        return self.is_known and self.channel.send_at_once(
+            self._end_request(committed=True), answered, at_most=self._last_end
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the coordinator may know the transaction."""
+        return self.has_started or self._ids.partitions > 0
+
+    @property
+    def _last_end(self) -> int | None:
+        """The last version of EndTxn. The next one raises the epoch, which only generation 2 expects."""
+        return None if self._ids.generation >= 2 else LAST_END_OF_GENERATION_1
+
+    def _end_request(self, committed: bool) -> Callable[[VersionTable], EndTxnRequest]:
+        return lambda _: EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            committed=committed,
+        )
+
+    def _read_end(self, answer: EndTxnResponse, node_id: int, committed: bool) -> BrokerError | None:
+        """Read the answer to EndTxn. Returns the refusal. Raises ProtocolError."""
+        refusal = self.channel.refusal(answer.error_code, node_id, _ending(committed))
+        # No earlier request was successful, so the coordinator may not have begun the transaction.
+        if answer.error_code == ErrorCode.INVALID_TXN_STATE and not committed and not self._is_certain:
+            refusal = None
+        elif refusal is None and self._ids.generation >= 2:
+            self._receive(answer.producer_id, answer.producer_epoch)
+        if refusal is None and self._ids.generation >= 2:
             self._markers_until = asyncio.get_running_loop().time() + LONGEST_MARKER_WAIT
+        return refusal
 
     async def wait_markers(self, timeout: float) -> None:
         """Wait until the markers of the last transaction are written, but not longer than ``LONGEST_MARKER_WAIT`` after
@@ -221,25 +277,38 @@ class CoordinatorClient:
 
         Generation 1 does not wait, because this client itself repeats a request that comes too early.
         """
-        now = asyncio.get_running_loop().time()
-        end = min(self._markers_until, now + timeout)
-        if now >= end:
-            return
-        with anyio.CancelScope(deadline=end):
-            for pause in _MARKER_PAUSES:
-                if not await self._writes_markers():
-                    return
-                await asyncio.sleep(pause)
+        now = asyncio.get_running_loop().time
+        end = min(self._markers_until, now() + timeout)
+        for pause in _MARKER_PAUSES:
+            if now() >= end or not await self._writes_markers(end):
+                return
+            if pause:
+                await asyncio.sleep(min(pause, end - now()))
 
-    async def _writes_markers(self) -> bool:
-        """Ask the coordinator whether it still writes the markers. Returns False if it does not say so."""
-        try:
-            request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-            answer, _ = await self.channel.send(lambda _: request, may_arrive_late=False)
-        except KafkaError as error:
-            logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, error)
+    async def _writes_markers(self, end: float) -> bool:
+        """Ask the coordinator whether it still writes the markers. Returns False if it does not say so by ``end``."""
+        loop = asyncio.get_running_loop()
+        writes: asyncio.Future[bool] = loop.create_future()
+
+        def answered(answer: DescribeTransactionsResponse | Exception, node_id: int) -> None:
+            if writes.done():
+                return
+            if isinstance(answer, Exception):
+                logger.debug("could not find the state of transactional_id %r: %s", self._transactional_id, answer)
+                writes.set_result(False)
+            else:
+                writes.set_result(any(state.transaction_state in _PREPARED for state in answer.transaction_states))
+
+        def build(versions: VersionTable) -> DescribeTransactionsRequest:
+            return DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+
+        if not self.channel.send_at_once(build, answered, is_bounded=True):
             return False
-        return any(transaction_state.transaction_state in _PREPARED for transaction_state in answer.transaction_states)
+        alarm = loop_alarms().at(end, lambda: answered(KafkaTimeout("there was no answer in time"), -1))
+        try:
+            return await writes
+        finally:
+            alarm.call_off()
 
     # Offsets.
 
@@ -291,7 +360,12 @@ class CoordinatorClient:
             codes = read_offsets(open_offsets, answer)
             channel.record(codes.values(), node_id)
             if final := final_codes(codes):
-                raise offsets_refused(final, group, self._transactional_id, self.transaction_timeout)
+                failure = offsets_refused(final, group, self._transactional_id, self._longest)
+                if self._client.on_event is not None:
+                    from ...events import CommitRefused
+
+                    self._client.on_event(CommitRefused(group.group_id, failure.refused))
+                raise failure
             self._is_certain = True
             for partition, code in codes.items():
                 if code is ErrorCode.NONE:
@@ -401,6 +475,10 @@ class CoordinatorClient:
 
 def _always() -> bool:
     return True
+
+
+def _ending(committed: bool) -> str:
+    return "committing the transaction" if committed else "aborting the transaction"
 
 
 def _may_pass(error: KafkaError) -> bool:

@@ -73,18 +73,19 @@ async def add_detached_offsets(
         await coordinator_client.send_offsets(offsets, group, lambda: True)
 
 
-async def end_detached(client: Client, detached: DetachedTransaction, *, committed: bool) -> None:
+async def end_detached(
+    client: Client, detached: DetachedTransaction, *, committed: bool, timeout: float | None = None
+) -> None:
     """Commit or abort a detached transaction.
 
     Raises ProducerFenced if another producer with the transactional id has started. Raises BrokerError with
     INVALID_TXN_STATE if the coordinator has aborted the transaction at its timeout. Raises KafkaTimeout after
-    ``api_timeout`` seconds: then the outcome is not known.
+    ``timeout`` seconds, by default ``api_timeout``: then the outcome is not known.
     """
     coordinator_client = _coordinator_of(client, detached)
     coordinator_client.has_started = True
-    with _bounded(
-        client, coordinator_client, f"the outcome of the transaction of {detached.transactional_id!r} is not known"
-    ):
+    what = f"the outcome of the transaction of {detached.transactional_id!r} is not known"
+    with _bounded(client, coordinator_client, what, timeout):
         await coordinator_client.end(committed=committed)
 
 
@@ -95,8 +96,10 @@ def _coordinator_of(client: Client, detached: DetachedTransaction) -> Coordinato
     return CoordinatorClient(client, detached.transactional_id, detached.transaction_timeout, ids)
 
 
-def _bounded(client: Client, coordinator_client: CoordinatorClient, text: str) -> deadline:
-    bound = client.config.api_timeout
+def _bounded(
+    client: Client, coordinator_client: CoordinatorClient, text: str, timeout: float | None = None
+) -> deadline:
+    bound = client.config.api_timeout if timeout is None else timeout
     return deadline(
         bound, lambda: f"{text} after {bound:g} s; the last error was: {coordinator_client.channel.last_error}"
     )

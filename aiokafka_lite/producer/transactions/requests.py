@@ -10,10 +10,19 @@ which the producer continues.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from ...arguments import by_topic
-from ...errors import REBALANCED, BrokerError, CommitFailed, ErrorCode, KafkaError, error_for
+from ...errors import (
+    REBALANCED,
+    BrokerError,
+    CommitFailed,
+    ErrorCode,
+    KafkaError,
+    UnsupportedVersion,
+    error_for,
+)
 from ...protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -103,6 +112,11 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
     if code in FENCED:
         reason = fenced_reason(transactional_id, transaction_timeout)
         return f": {reason}; close this producer, and create a new one if this instance is to continue"
+    if code is ErrorCode.INVALID_TXN_STATE and transaction_timeout == math.inf:  # two-phase commit
+        return (
+            ": the coordinator has no such transaction open; most likely it was aborted by abort_transaction, by an"
+            " administrator, or by a start without prepared_transaction"
+        )
     if code is ErrorCode.INVALID_TXN_STATE:
         return (
             ": the coordinator has no such transaction open; most likely it was open for longer than"
@@ -118,6 +132,29 @@ def _hint(code: ErrorCode, transactional_id: str, transaction_timeout: float) ->
             " transactional.id.expiration.ms; create a new producer"
         )
     return ""
+
+
+def check_two_phase_commit(versions: VersionTable) -> None:
+    """Raise UnsupportedVersion unless the coordinator offers two-phase commit with transactions of generation 2.
+
+    In generation 1, several transactions have the same epoch, so a stored one could not be told from the next one.
+    """
+    if not versions.supports(InitProducerIdRequest.TWO_PHASE_COMMIT):
+        raise UnsupportedVersion(
+            f"two_phase_commit=True: {versions.peer} does not offer version {InitProducerIdRequest.TWO_PHASE_COMMIT}"
+            " of InitProducerId, which Kafka 4.1 or newer offers with unstable.api.versions.enable=true"
+        )
+    if versions.level(FEATURE) < 2 or not all(map(versions.supports, REQUIRED_BY_GENERATION_2)):
+        raise UnsupportedVersion(f"two_phase_commit=True requires {FEATURE}=2, and {versions.peer} has finalized less")
+
+
+def two_phase_commit_refused(what: str, transactional_id: str) -> BrokerError:
+    """Return the error of a coordinator that does not allow two-phase commit to this producer."""
+    return error_for(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        f"{what}: two_phase_commit=True requires transaction.two.phase.commit.enable=true at the brokers; with ACLs,"
+        f" grant WRITE and TWO_PHASE_COMMIT on transactional_id {transactional_id!r}",
+    )
 
 
 def init_request(

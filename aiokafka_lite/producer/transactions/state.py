@@ -6,6 +6,10 @@ Rule 2: a transaction that failed can only be aborted. Afterwards the producer i
 
 Rule 3: only the coordinator ends a transaction. COMMITTING and ABORTING last until it has answered, even if the call
   that began them has timed out or was cancelled.
+
+Rule 4: another system has decided about a prepared transaction. So if its commit fails, rule 2 does not apply: it is
+  prepared again, and the user repeats the commit. After a final refusal, the transaction stays open at the coordinator,
+  for the next start of the producer.
 """
 
 from __future__ import annotations
@@ -26,10 +30,13 @@ class ProducerTransactionState(Enum):
     INITIALIZING = "InitProducerId is sent until the coordinator assigns a producer id and an epoch"
     READY = "no transaction is open, and records are refused"
     IN_TRANSACTION = "records and offsets are accepted as a part of the transaction"
+    PREPARED = "two-phase commit: all records are written, and only the user ends the transaction"
     COMMITTING = "accepted records are flushed; then EndTxn is sent until the coordinator answers"
     ABORTING = "unwritten records fail; then EndTxn is sent until the coordinator answers"
     ABORTABLE_ERROR = "the transaction has failed and can only be aborted"
     FATAL_ERROR = "the producer is fenced, or refused finally; every call raises the error"
+
+    __hash__ = object.__hash__  # that of an Enum runs in Python, for each transition
 
 
 class ProducerTransactionEvent(Enum):
@@ -38,11 +45,15 @@ class ProducerTransactionEvent(Enum):
     INITIALIZE = "the producer starts, or needs a new epoch"
     INITIALIZED = "the coordinator assigned a producer id and an epoch"
     BEGIN = "the user begins a transaction"
-    COMMIT = "the user commits"
+    PREPARE = "the records of a transaction of two-phase commit are flushed"
+    COMMIT = "the user commits; with two-phase commit, the first phase begins"
     ABORT = "the user aborts, or the body of the transaction raised"
     ENDED = "the coordinator has ended the transaction"
+    NOT_ENDED = "the commit of a prepared transaction has failed, and can be repeated"
     FAILED = "a record or an offset was not written, or the coordinator demands an abort"
     REFUSED = "the coordinator or a partition leader refuses this producer finally"
+
+    __hash__ = object.__hash__
 
 
 _S, _E = ProducerTransactionState, ProducerTransactionEvent
@@ -57,7 +68,14 @@ TRANSITIONS: dict[ProducerTransactionState, dict[ProducerTransactionEvent, Produ
         _E.FAILED: _S.ABORTABLE_ERROR,
         _E.REFUSED: _S.FATAL_ERROR,
     },
-    _S.COMMITTING: {_E.ENDED: _S.READY, _E.FAILED: _S.ABORTABLE_ERROR, _E.REFUSED: _S.FATAL_ERROR},
+    _S.COMMITTING: {
+        _E.PREPARE: _S.PREPARED,
+        _E.ENDED: _S.READY,
+        _E.NOT_ENDED: _S.PREPARED,
+        _E.FAILED: _S.ABORTABLE_ERROR,
+        _E.REFUSED: _S.FATAL_ERROR,
+    },
+    _S.PREPARED: {_E.COMMIT: _S.COMMITTING, _E.ABORT: _S.ABORTING},
     _S.ABORTABLE_ERROR: {_E.ABORT: _S.ABORTING},
     _S.ABORTING: {_E.ENDED: _S.READY, _E.REFUSED: _S.FATAL_ERROR},
     _S.FATAL_ERROR: {},
@@ -71,6 +89,7 @@ _CLOSED = {
         "no transaction is open: a producer with transactional_id sends only inside"
         " 'async with producer.transaction()', or between begin_transaction and commit_transaction"
     ),
+    _S.PREPARED: "the transaction is prepared: it takes no more records, and has to be committed or aborted first",
     _S.COMMITTING: "the transaction is being committed: begin another one first",
     _S.ABORTING: "the transaction is being aborted: begin another one first",
 }
@@ -103,7 +122,8 @@ class TransactionMachine:
             self.cause = None
         elif cause is not None:
             self.cause = cause
-        logger.debug("transaction %d moved from %s to %s", self.number, before.name, self.state.name)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("transaction %d moved from %s to %s", self.number, before.name, self.state.name)
 
     def refusal(self) -> KafkaError | None:
         """Return the error with which a record or offset is refused; None while a transaction is open."""

@@ -3,9 +3,9 @@
 Rule 1: ``TransactionMachine`` decides what is possible. Only ``_happened`` moves it, and sets the error with which new
   records are refused.
 
-Rule 2: a task of the producer ends a transaction (``_end``), not the task of the caller. If the caller is cancelled, or
-  its timeout ends, the task continues until the coordinator has answered. So the outcome is always determined, and the
-  next transaction begins only afterwards.
+Rule 2: the producer ends a transaction, not the task of the caller: the answer to EndTxn is handled where it is read,
+  and after a failure a task goes on (``_end``). If the caller is cancelled, or its timeout ends, this continues until
+  the coordinator has answered. So the outcome is always determined, and the next transaction begins only afterwards.
 
 Rule 3: EndTxn is sent when no other request of the transaction is in progress. In generation 1, this includes the
   Produce requests. A batch that a broker appends behind the marker of an abort would belong to the next transaction.
@@ -22,10 +22,9 @@ time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
-
-import anyio
 
 from ...aio.deadline import deadline
 from ...aio.light_event import LightEvent
@@ -39,7 +38,7 @@ from ...types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from ..accumulator import Accumulator, Spawn
 from ..admission import Admission
 from ..batch import ProducerBatch
-from ..delivery import FailureLog
+from ..delivery import BatchResult, FailureLog
 from ..dispatch import Dispatcher
 from ..failures import FailureStreams
 from ..metrics import TransactionMetrics
@@ -52,6 +51,7 @@ from ..transactional_ids import TransactionalIds
 from .coordinator import CoordinatorClient
 from .detached_transaction import DetachedTransaction
 from .parts import TransactionParts
+from .prepared_transaction import commit_prepared, prepared_text
 from .requests import is_fatal, is_fatal_for_partitions
 from .state import ProducerTransactionEvent, ProducerTransactionState, TransactionMachine
 
@@ -61,12 +61,16 @@ _S, _E = ProducerTransactionState, ProducerTransactionEvent
 
 
 class _Ending:
-    """A commit or an abort in progress. ``error`` is set before ``done``."""
+    """A commit or an abort in progress. ``error`` is set before ``done``.
 
-    __slots__ = ("committed", "done", "error")
+    ``was_prepared``: only the user ends the transaction, so a failed commit must not lead to an abort.
+    """
 
-    def __init__(self, committed: bool) -> None:
+    __slots__ = ("committed", "done", "error", "was_prepared")
+
+    def __init__(self, committed: bool, was_prepared: bool) -> None:
         self.committed = committed
+        self.was_prepared = was_prepared
         self.done = LightEvent()
         self.error: KafkaError | None = None
 
@@ -83,7 +87,7 @@ class _Counts:
 
 
 class TransactionManager:
-    """Owns the state of a producer's transactions. ``flush`` waits until all accepted records are settled.
+    """Owns the state of a producer's transactions.
 
     Each call raises IllegalStateError if the state does not allow it, and the error that ended the producer.
     """
@@ -102,7 +106,6 @@ class TransactionManager:
         failures: FailureStreams,
         timers: Timers,
         service: Service,
-        flush: Callable[[], Awaitable[None]],
         spawn: Spawn,
     ) -> None:
         assert config.transactional_id is not None
@@ -115,12 +118,18 @@ class TransactionManager:
         self._senders = senders
         self._timers = timers
         self._service = service
-        self._flush = flush
         self._spawn = spawn
         self._machine = TransactionMachine()
         self.open_number: int = 0
         """The number of the transaction that the coordinator has not ended; 0 if there is none."""
-        self._coordinator_client = CoordinatorClient(client, config.transactional_id, config.transaction_timeout, ids)
+        self._coordinator_client = CoordinatorClient(
+            client,
+            config.transactional_id,
+            config.transaction_timeout,
+            ids,
+            two_phase_commit=config.two_phase_commit,
+        )
+        self._stored = config.prepared_transaction
         self.parts: TransactionParts = TransactionParts(
             self._machine,
             self._coordinator_client,
@@ -131,7 +140,7 @@ class TransactionManager:
             fail=lambda error: self._fail(error, fatal=is_fatal_for_partitions(error)),
         )
         self._idle = LightEvent()  # no commit or abort is in progress
-        self._flushing: anyio.CancelScope | None = None
+        self._flushed = LightEvent()  # the commit has nothing to wait for: all records are settled, or one has failed
         self._ending: _Ending | None = None  # kept until a caller has got its outcome
         self._defer: Callable[[KafkaError], bool] | None = None
         self._counts = _Counts()
@@ -149,7 +158,7 @@ class TransactionManager:
 
     def metrics(self) -> TransactionMetrics:
         state = self._machine.state
-        is_open = state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR)
+        is_open = state in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR)
         return TransactionMetrics(
             transactional_id=self.transactional_id,
             state=state.name,
@@ -165,9 +174,12 @@ class TransactionManager:
 
     async def start(self) -> None:
         """Get the producer id. This ends an open transaction of an earlier producer, and fences that producer."""
-        bound = self._client.config.api_timeout if self._service.start_timeout is None else None
+        bound = self._client.config.api_timeout if self._service.start_timeout is None else math.inf
+        end = self._timers.now() + bound
         self._happened(_E.INITIALIZE)
-        with deadline(bound, lambda: self._late(f"transactional_id {self.transactional_id!r} was not initialized")):
+        if self._stored:
+            await commit_prepared(self._client, self.transactional_id, self._stored, bound)
+        with deadline.at(end, lambda: self._late(f"transactional_id {self.transactional_id!r} was not initialized")):
             await self._coordinator_client.initialize()
         self._happened(_E.INITIALIZED)
         self._idle.set()
@@ -181,8 +193,7 @@ class TransactionManager:
         end = self._timers.now() + bound
         while True:
             if not self._idle.is_set() or self._ending is not None:
-                with deadline.at(end, lambda: self._late("no transaction was begun")):
-                    await self._until_ended()
+                await self._until_ended(end)
             await self._coordinator_client.wait_markers(bound)
             if self._idle.is_set():
                 break
@@ -190,6 +201,8 @@ class TransactionManager:
         self._service.check()
         if self._machine.state is _S.IN_TRANSACTION:
             raise IllegalStateError("a transaction is open: commit or abort it before the next one begins")
+        if self._machine.state is _S.PREPARED:
+            self._raise_refusal()
         if self._machine.has_failed:
             self._raise_refusal()
         self._ids.begin(self._coordinator_client.channel.generation)
@@ -200,23 +213,27 @@ class TransactionManager:
         self._happened(_E.BEGIN)
         return self._machine.number
 
-    async def _until_ended(self) -> None:
-        """Wait until no commit or abort is in progress."""
-        await self._service.while_running(self._idle.wait())
+    async def _until_ended(self, end: float) -> None:
+        """Wait until no commit or abort is in progress, at most until the loop's time ``end``."""
+
+        def describe() -> str:
+            return self._late("no transaction was begun")
+
+        await self._service.while_running(self._idle.wait(), until=end, describe=describe)
         # No caller waited for the outcome of a commit. It is known now: the coordinator requires an abort.
         if self._ending is not None and self.state is _S.ABORTABLE_ERROR:
-            await self._outcome(self._start_ending(committed=False))
+            await self._outcome(self._start_ending(committed=False), end, describe)
 
     async def commit(self, timeout: float | None) -> None:
         """Flush and commit. After a KafkaTimeout, another call waits for the outcome of the first one."""
         bound = self._bound(timeout)
         end = self._timers.now() + bound
         ending = self._ending
-        if ending is None or not ending.committed:
-            self._check_open()
-            if self.parts.sends_offsets:
-                raise IllegalStateError("send_offsets has not returned yet: await it before the commit")
-            await self._flush_before(end)
+        if self.state is _S.PREPARED:  # also after a commit that has failed
+            self._happened(_E.COMMIT)
+            ending = self._start_ending(committed=True, was_prepared=True)
+        elif ending is None or not ending.committed:
+            await self._write_all(end)
             ending = self._start_ending(committed=True)
 
         def describe() -> str:
@@ -225,8 +242,26 @@ class TransactionManager:
                 " call commit_transaction() again to wait, or begin the next transaction, which waits too"
             )
 
-        with deadline.at(end, describe):
-            await self._outcome(ending)
+        await self._outcome(ending, end, describe)
+
+    async def _write_all(self, end: float) -> None:
+        """Flush the open transaction, at most until the loop's time ``end``."""
+        self._check_open()
+        if self.parts.sends_offsets:
+            raise IllegalStateError("send_offsets has not returned yet: await it before the commit")
+        await self._flush_before(end)
+
+    async def prepare(self, timeout: float | None) -> str:
+        """Flush, and return what identifies the transaction; empty if the coordinator has nothing to commit."""
+        if not self._coordinator_client.two_phase_commit:
+            raise IllegalStateError("prepare_transaction requires Producer(..., two_phase_commit=True)")
+        await self._write_all(self._timers.now() + self._bound(timeout))
+        self._happened(_E.PREPARE)
+        self._idle.set()  # close() has nothing to wait for, and leaves the transaction open
+        assert self._ids.newest is not None, "the producer is initialized"
+        if not self._coordinator_client.is_known:
+            return ""
+        return prepared_text(self.transactional_id, self._ids.newest)
 
     async def detach(self, timeout: float | None) -> DetachedTransaction:
         """Flush, and leave the transaction open for another process to end. Then only ``close`` is possible."""
@@ -249,7 +284,7 @@ class TransactionManager:
         if ending is None or ending.committed:
             if self.state is _S.COMMITTING:
                 raise IllegalStateError("the transaction is being committed: await commit_transaction() instead")
-            if self.state is not _S.ABORTABLE_ERROR:
+            if self.state not in (_S.ABORTABLE_ERROR, _S.PREPARED):
                 self._check_open()
             ending = self._start_ending(committed=False)
 
@@ -259,8 +294,7 @@ class TransactionManager:
                 " waits for it"
             )
 
-        with deadline(bound, describe):
-            await self._outcome(ending)
+        await self._outcome(ending, self._timers.now() + bound, describe)
 
     def check_number(self, number: int | None) -> None:
         """Raise unless the producer runs, and its open transaction has this number."""
@@ -315,6 +349,7 @@ class TransactionManager:
         """Refuse new records, and wait until all accepted ones are written. If they are not, nothing is committed."""
         self._happened(_E.COMMIT)
         self._idle.clear()
+        self._flushed.clear()
         number = self._machine.number
 
         def describe() -> str:
@@ -322,39 +357,64 @@ class TransactionManager:
             return f"the transaction was not committed: {batches} had no acknowledgement in time; abort it"
 
         try:
-            with deadline.at(end, describe), anyio.CancelScope() as self._flushing:
-                await self._service.while_running(self._flush())
+            self._accumulator.flush()
+            self._look_for_unsettled()
+            await self._service.while_running(self._flushed.wait(), until=end, describe=describe)
         except BaseException as error:
             if number == self._machine.number:
                 cancelled = TransactionAborted("the commit was cancelled before EndTxn was sent")
                 self._fail(error if isinstance(error, Exception) else cancelled)
             raise
         finally:
-            self._flushing = None
             if self.state is not _S.COMMITTING:
                 self._idle.set()
         if self.state is not _S.COMMITTING:
             self._raise_refusal()
 
-    def _start_ending(self, *, committed: bool) -> _Ending:
+    def _look_for_unsettled(self, settled: BatchResult | None = None) -> None:
+        """Follow the oldest unsettled records, if there are any, until all are settled. ``settled`` has just been."""
+        if settled is not None and settled.moved is not None:
+            self._accumulator.flush()  # the records are in other batches now, which must not linger either
+        for unsettled in self._settlement.unsettled:
+            unsettled.follow(partial(self._look_for_unsettled, unsettled))
+            return
+        self._flushed.set()
+
+    def _start_ending(self, *, committed: bool, was_prepared: bool = False) -> _Ending:
         if not committed:
             cause = self._machine.cause or "the caller aborts it"
             logger.info("aborting transaction %d of %r: %s", self._machine.number, self.transactional_id, cause)
             self._happened(_E.ABORT)
         self._idle.clear()
-        ending = self._ending = _Ending(committed)
-        self._spawn(partial(self._end, ending), "end of transaction")
+        ending = self._ending = _Ending(committed, was_prepared)
+
+        def answered(failure: Exception | None) -> None:
+            self._timers.run(self._commit_answered, ending, failure)
+
+        # Nearly every commit succeeds at once. A task for it would take a quarter of the time of a small transaction.
+        if not (committed and self.parts.is_quiet and self._coordinator_client.commit_at_once(answered)):
+            self._spawn(partial(self._end, ending), "end of transaction")
         return ending
 
-    async def _outcome(self, ending: _Ending) -> None:
-        await self._service.while_running(ending.done.wait())
+    def _commit_answered(self, ending: _Ending, failure: Exception | None) -> None:
+        """Handle the first answer to a commit. After a failure, a task goes on."""
+        if failure is None:
+            self._ended(ending)
+        elif isinstance(failure, KafkaError):
+            self._spawn(partial(self._end, ending, failure), "end of transaction")
+        else:
+            raise failure  # a bug, with which ``Timers.run`` ends the producer
+
+    async def _outcome(self, ending: _Ending, end: float, describe: Callable[[], str]) -> None:
+        """Wait for the outcome, at most until the loop's time ``end``. Raises the error of the ending."""
+        await self._service.while_running(ending.done.wait(), until=end, describe=describe)
         if self._ending is ending:
             self._ending = None
         if ending.error is not None:
             raise ending.error.with_traceback(None)
 
-    async def _end(self, ending: _Ending) -> None:
-        """End a transaction, as a task of the producer (rule 2)."""
+    async def _end(self, ending: _Ending, failure: KafkaError | None = None) -> None:
+        """End a transaction, as a task of the producer (rule 2). ``failure`` is that of the first attempt."""
         cause = self._machine.cause
         try:
             if not ending.committed:
@@ -363,23 +423,35 @@ class TransactionManager:
             assert self.parts.is_quiet, (
                 "EndTxn is sent when no other request of the transaction is in progress (rule 3)"
             )
-            await self._coordinator_client.end(committed=ending.committed)
+            await self._coordinator_client.end(committed=ending.committed, failure=failure)
         except KafkaError as error:
             ending.error = error
             # After a failed commit, an abort is possible unless the error is fatal. Any other failure is final.
-            can_abort = ending.committed and not is_fatal(error)
-            self._happened(_E.FAILED if can_abort else _E.REFUSED, error)
+            if not ending.committed or is_fatal(error):
+                self._happened(_E.REFUSED, error)
+            elif ending.was_prepared:
+                self._happened(_E.NOT_ENDED)
+                # The caller may no longer wait for the outcome.
+                advice = "the transaction stays prepared; call commit_transaction() again"
+                logger.warning("could not commit a transaction of %r: %s; %s", self.transactional_id, error, advice)
+            else:
+                self._happened(_E.FAILED, error)
+            ending.done.set()
+            self._idle.set()
         else:
-            self._counts.committed += ending.committed
-            self._counts.aborted += not ending.committed
-            self._happened(_E.ENDED)
-            if self._ids.needs_new_epoch:
-                self._happened(_E.INITIALIZE)
-        # Callers continue before the new epoch is requested, because only the next transaction needs the epoch.
+            self._ended(ending)
+
+    def _ended(self, ending: _Ending) -> None:
+        """Handle the success of a commit or an abort. Its caller does not wait for a new epoch."""
+        self._counts.committed += ending.committed
+        self._counts.aborted += not ending.committed
+        self._happened(_E.ENDED)
         ending.done.set()
-        if self.state is _S.INITIALIZING:
-            await self._take_new_epoch()
-        self._idle.set()
+        if self._ids.needs_new_epoch:
+            self._happened(_E.INITIALIZE)
+            self._spawn(self._take_new_epoch, "end of transaction")
+        else:
+            self._idle.set()
 
     async def _drop_records(self, cause: Exception | None) -> None:
         """Fail all records, with the ``cause`` of the abort or with TransactionAborted.
@@ -402,6 +474,7 @@ class TransactionManager:
             self._happened(_E.REFUSED, error)
         else:
             self._happened(_E.INITIALIZED)
+        self._idle.set()
 
     # Failures.
 
@@ -431,17 +504,17 @@ class TransactionManager:
         self._happened(_E.REFUSED if fatal else _E.FAILED, error)
 
     def _happened(self, event: ProducerTransactionEvent, cause: Exception | None = None) -> None:
-        self._machine.happened(event, cause)
-        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+        machine = self._machine
+        machine.happened(event, cause)
+        state, refusal, defer = machine.state, machine.refusal(), self._defer
+        if state not in (_S.IN_TRANSACTION, _S.COMMITTING):
             self._ids.close()
-        refusal, defer = self._machine.refusal(), self._defer
-        is_deferred = self.state is _S.ABORTABLE_ERROR and defer is not None and refusal is not None and defer(refusal)
-        self._admission.follow(self._machine.number, refusal, is_deferred=is_deferred)
-        self.open_number = 0 if self.state in (_S.READY, _S.INITIALIZING) else self._machine.number
-        if not self._machine.has_failed:
+        is_deferred = state is _S.ABORTABLE_ERROR and defer is not None and refusal is not None and defer(refusal)
+        self._admission.follow(machine.number, refusal, is_deferred=is_deferred)
+        self.open_number = 0 if state in (_S.READY, _S.INITIALIZING) else machine.number
+        if not machine.has_failed:
             return
-        if self._flushing is not None:
-            self._flushing.cancel()
+        self._flushed.set()
         assert cause is not None
         # Callers may wait for these records in the body of the transaction, and would wait until the delivery timeout.
         if self.state is _S.FATAL_ERROR:

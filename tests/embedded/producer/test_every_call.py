@@ -55,9 +55,11 @@ ELSEWHERE = {
     "Producer.close",
     "Producer.flush",
     "Producer.send_offsets_to_transaction",
-    *(f"Producer.{verb}_transaction" for verb in ("begin", "commit", "abort", "detach")),
+    *(f"Producer.{verb}_transaction" for verb in ("begin", "prepare", "commit", "abort", "detach")),
 }
-"""Cancelled at every turn in ``test_lifetime.py`` and ``test_every_transaction_call.py``."""
+"""Cancelled at every turn in ``test_lifetime.py``, ``test_every_transaction_call.py`` and
+``test_two_phase_commit.py``.
+"""
 
 
 @covers(*(f"RecordCalls.{name}" for name in WRITES if name != "drain"), "Producer.drain", "Delivery.wait")

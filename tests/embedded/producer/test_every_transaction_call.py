@@ -283,6 +283,6 @@ async def test_a_close_that_is_cancelled_aborts_or_leaves_the_transaction_to_the
 
 
 def test_every_public_coroutine_is_covered_here() -> None:
-    covered = {*ALL, "Producer.detach_transaction"}
+    covered = {*ALL, "Producer.detach_transaction", "Producer.prepare_transaction"}  # test_two_phase_commit
     of_producer = {name for name in public_coroutines(Producer) if "transaction" in name}
     assert of_producer | public_coroutines(RecordCalls, Transaction) <= covered

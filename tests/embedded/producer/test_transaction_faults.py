@@ -143,6 +143,27 @@ async def test_a_coordinator_that_moves_is_found_again(cluster: EmbeddedCluster,
     await check_three(cluster, [0, 1, 2])
 
 
+async def test_a_commit_without_an_answer_goes_to_the_next_coordinator(
+    cluster: EmbeddedCluster, producer: Producer
+) -> None:
+    """A frozen broker keeps its connections, and its client would wait for ``request_timeout``, 30 s."""
+    await write(producer, 0)
+    began = asyncio.get_running_loop().time()
+    with cluster.on(EndTxnRequest, times=1).drop():
+        committing = asyncio.create_task(write(producer, 1))
+        await until(lambda: metrics_of(producer).state == "COMMITTING")
+        coordinator = metrics_of(producer).coordinator
+        assert coordinator is not None
+        other = next(node for node in cluster.nodes if node != coordinator.node_id)
+        for partition in range(50):
+            if cluster.leader_of("__transaction_state", partition) == coordinator.node_id:
+                await cluster.move_leader("__transaction_state", partition, other)
+        await committing
+    assert asyncio.get_running_loop().time() - began < 10.0
+    await write(producer, 2)
+    await check_three(cluster, [0, 1, 2])
+
+
 async def test_a_slow_marker_delays_only_the_next_transaction(cluster: EmbeddedCluster, producer: Producer) -> None:
     with cluster.hold_markers("t", 1) as markers:
         await write(producer, 0)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka_lite.cluster.metadata import ClusterView, PartitionView, TopicView
+from aiokafka_lite.compiled import COMPILED
 from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.producer.partitioning.interface import Partitioner
 from aiokafka_lite.producer.partitioning.partitioner import (
@@ -21,6 +22,7 @@ from aiokafka_lite.producer.partitioning.partitioner import (
     RoundRobinPartitioner,
 )
 from aiokafka_lite.protocol.records import partition_for_key
+from aiokafka_lite.types import Node
 
 
 def view_of(count: int, *, leaderless: tuple[int, ...] = (), brokers: int = 1) -> ClusterView:
@@ -235,3 +237,53 @@ def test_a_cached_key_is_placed_by_the_current_number_of_partitions() -> None:
         for count in (3, 50, 3, 7):
             fresh = DefaultPartitioner().partition("t", key, None, view_of(count))
             assert partitioner.partition("t", key, None, view_of(count)) == fresh == partition_for_key(key, count)
+
+
+def in_racks(view: ClusterView, racks: dict[int, str | None]) -> ClusterView:
+    nodes = {node_id: Node(node_id, "kafka", 9092, rack) for node_id, rack in racks.items()}
+    return ClusterView(nodes=MappingProxyType(nodes), topics=view.topics)
+
+
+RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: None}
+
+
+def test_records_without_a_key_stay_in_the_rack() -> None:
+    view = in_racks(view_of(9, brokers=3), RACKS)
+    assert set(choices(DefaultPartitioner(rack="a", random=Random(1).random), view)) == {0, 3, 6}
+    assert set(choices(DefaultPartitioner(rack="b", random=Random(1).random), view)) == {1, 4, 7}
+
+
+def test_a_rack_without_a_leader_that_can_be_reached_falls_back_to_the_others() -> None:
+    view = in_racks(view_of(9, brokers=3), RACKS)
+    partitioner = DefaultPartitioner(rack="a", random=Random(1).random)
+    partitioner.use_load(Load(unreachable=(1,)))
+    assert set(choices(partitioner, view)) == {1, 2, 4, 5, 7, 8}
+    assert set(choices(DefaultPartitioner(rack="z", random=Random(1).random), view)) == set(range(9))
+    leaderless = in_racks(view_of(9, brokers=3, leaderless=(0, 3, 6)), RACKS)
+    assert set(choices(DefaultPartitioner(rack="a", random=Random(1).random), leaderless)) == {1, 2, 4, 5, 7, 8}
+
+
+def test_a_busy_broker_of_the_rack_is_chosen_less_often_than_another_one() -> None:
+    view = in_racks(view_of(9, brokers=3), {1: "a", 2: "a", 3: "b"})
+    partitioner = DefaultPartitioner(rack="a", random=Random(1).random)
+    partitioner.use_load(Load({1: 320 * 1024}))
+    chosen = choices(partitioner, view)
+    assert set(chosen) == {0, 1, 3, 4, 6, 7}
+    assert chosen[0] + chosen[3] + chosen[6] < (chosen[1] + chosen[4] + chosen[7]) / 5
+
+
+def test_a_key_is_placed_by_its_hash_in_any_rack() -> None:
+    view = in_racks(view_of(9, brokers=3), RACKS)
+    partitioner = DefaultPartitioner(rack="a")
+    for number in range(100):
+        key = b"%d" % number
+        assert partitioner.partition("t", key, b"v", view) == partition_for_key(key, 9)
+
+
+@pytest.mark.parametrize("rack", ["", 7, b"a"])
+def test_a_rack_that_is_no_text_is_refused(rack: object) -> None:
+    # Compiled code checks the type before the constructor runs.
+    is_checked = COMPILED and not isinstance(rack, str)
+    error, text = (TypeError, "str or None object") if is_checked else (ConfigurationError, "string that is not empty")
+    with pytest.raises(error, match=text):
+        DefaultPartitioner(rack=rack)  # type: ignore[arg-type]
