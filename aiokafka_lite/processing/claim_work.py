@@ -30,10 +30,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,13 +45,15 @@ from ..aio.light_event import LightEvent
 from ..aio.user_context import InContext
 from ..arguments import plural
 from ..consumer import Claim, ConsumerGroupSession
-from ..consumer.group.callbacks import wait
+from ..consumer.interceptor import ConsumerInterceptors
 from ..errors import DeserializationError, IllegalStateError
 from ..group.finished_offsets import decode
 from ..serialization.deserializer import concerns_record
 from ..types import K, Record, V
 from .batch_failure import BatchFailure
 from .batches import NO_LANE, Batches
+from .breaker import Gate
+from .calls import Call, calling
 from .failed_records import FailedRecords
 from .progress import Item, Pauses, Progress
 from .rules import Action, Again, Rules, SendTo, Stop
@@ -64,7 +65,7 @@ logger = logging.getLogger(__name__)
 class Plan:
     """The checked arguments of a ``Workers``. ``batch_size`` is None for a function of one record."""
 
-    handle: Callable[[Any], Awaitable[object]]
+    call: Call
     order: str
     rules: Rules
     failed_records: FailedRecords | None
@@ -74,12 +75,15 @@ class Plan:
     batch_size: int | None
     batch_timeout: float
     clock: Callable[[], float]
+    interceptors: ConsumerInterceptors | None = None
+    """Who observes the work on each record, or list of records."""
 
 
 @dataclass(slots=True)
 class Shared:
-    """The counters of a ``Workers``, and the slots of its records in progress. All its claims share them."""
+    """The counters of a ``Workers``, its gate, and the slots of its records in progress. All its claims share them."""
 
+    gate: Gate
     slots: asyncio.Semaphore = field(init=False)
     active: int = 0
     processed: int = 0
@@ -106,13 +110,14 @@ class ClaimWork(Generic[K, V]):
             plan.batch_size or 1, plan.batch_timeout > 0, on_ready=self._start_task, on_open=self._wait_to_be_full
         )
         self._pauses = Pauses()
+        self._may_begin = LightEvent()
+        """Set while a further record may begin, and at the stop."""
         self._tasks = anyio.create_task_group()
         self._starting = 0
         self._running: set[asyncio.Task[Any] | None] = set()
         self._has_room = LightEvent()
         self._finished: deque[tuple[int, int]] | None = None
         """The runs of offsets that were finished before this session; None before the first record."""
-        self._is_stopping = False
         self._reading = anyio.CancelScope()
         self._failure: Exception | None = None
         # Copied before the claim is read: an interceptor may set variables while it reads.
@@ -120,17 +125,23 @@ class ClaimWork(Generic[K, V]):
 
     def stop(self) -> None:
         """Begin no further record."""
-        self._is_stopping = True
         self._reading.cancel()
+        self._may_begin.set()
         self._pauses.stop()
 
+    @property
+    def _is_stopping(self) -> bool:
+        return self._reading.cancel_called
+
     def is_own_task(self) -> bool:
-        """Return whether the caller is the user's function."""
-        return asyncio.current_task() in self._running
+        """Return whether the caller is the user's function, or a task that it has started from its thread."""
+        return asyncio.current_task() in self._running or calling.get() is self._plan.call
 
     async def run(self) -> None:
         """Process the claim until its session ends or ``stop`` is called. Raises the first failure."""
         watching = anyio.CancelScope()
+        self._gate_changed()
+        self._shared.gate.watch(self._gate_changed)
         try:
             async with self._tasks:
                 self._tasks.start_soon(self._watch_session, watching)
@@ -142,6 +153,7 @@ class ClaimWork(Generic[K, V]):
                 self.stop()
                 watching.cancel()
         finally:
+            self._shared.gate.unwatch(self._gate_changed)
             self._pauses.cancel()
         if self._failure is not None:
             raise self._failure
@@ -150,6 +162,12 @@ class ClaimWork(Generic[K, V]):
                 f"{self._claim}: a task that processed records was cancelled from outside, and its record is not "
                 f"finished; handle() and the rules must not cancel the task that runs them"
             )
+
+    def _gate_changed(self) -> None:
+        if self._shared.gate.may_begin or self._is_stopping:
+            self._may_begin.set()
+        else:
+            self._may_begin.clear()
 
     async def _watch_session(self, watching: anyio.CancelScope) -> None:
         with watching:
@@ -309,19 +327,25 @@ class ClaimWork(Generic[K, V]):
         self._running.add(task)
         try:
             while ready:
+                if not self._may_begin.is_set():
+                    await self._may_begin.wait()
+                    continue
                 async with self._shared.slots:
                     # The queue is read again after the wait for a slot, because another task may have taken the record.
                     # In a forked process, the records belong to the parent.
                     is_inherited = self.process != forks.generation
                     if self._is_stopping or not ready or is_inherited:
                         return
+                    if not self._may_begin.is_set():
+                        continue  # the group was paused meanwhile
+                    is_probe = self._shared.gate.begin()
                     batch = self._batches.take()
                     self._shared.active += len(batch)
                     began = time_now()
                     for item in batch:
                         self.active[item] = began
                     try:
-                        await self._process(batch)
+                        await self._process(batch, is_probe)
                     finally:
                         for item in batch:
                             del self.active[item]
@@ -329,11 +353,14 @@ class ClaimWork(Generic[K, V]):
         finally:
             self._running.discard(task)
 
-    async def _process(self, batch: list[Item[K, V]]) -> None:
+    async def _process(self, batch: list[Item[K, V]], is_probe: bool) -> None:
         context = self._context.copy()
         try:
-            failure = await self._attempt(batch, context)
-            if failure is None:
+            failure = await self._attempt(batch, context, is_probe)
+            if self._shared.gate.end(failure, is_probe=is_probe):
+                self._shared.retries += len(batch)
+                self._batches.again(batch)
+            elif failure is None:
                 self._finish(batch)
                 self._batches.release(batch)
             elif isinstance(failure, BatchFailure) and self._plan.batch_size is not None:
@@ -343,23 +370,40 @@ class ClaimWork(Generic[K, V]):
         except Exception as error:  # noqa: BLE001 - of the user's functions: run() raises it
             self._fail(error)
 
-    async def _attempt(self, batch: list[Item[K, V]], context: Context) -> Exception | None:
-        """Call the user's function once. Returns its exception; raises TypeError if it is not an async function."""
+    async def _attempt(self, batch: list[Item[K, V]], context: Context, is_probe: bool) -> Exception | None:
+        """Call the user's function once. Returns its exception; raises an error that no rule may decide about."""
         first = batch[0].record
         argument = first if self._plan.batch_size is None else [item.record for item in batch]
+        offsets = f"offset {first.offset}"
+        if len(batch) > 1:
+            offsets = f"offsets {first.offset} to {batch[-1].record.offset}"
+        what = f"handle() of {offsets} of {self._claim.topic_partition}"
         try:
-            awaitable = context.run(self._plan.handle, argument)
-            if inspect.isawaitable(awaitable):
-                offsets = f"offset {first.offset}"
-                if len(batch) > 1:
-                    offsets = f"offsets {first.offset} to {batch[-1].record.offset}"
-                what = f"handle() of {offsets} of {self._claim.topic_partition}"
-                await wait(what, InContext(awaitable, context), self._plan.timeout)
-                self._shared.processed += len(batch)
-                return None
-        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
-            return error
-        raise TypeError(f"handle must be an async function, but it returned {awaitable!r:.80}")
+            if self._plan.interceptors is None:
+                failure = await self._plan.call(argument, context, what, self._plan.timeout)
+            else:
+                failure = await self._observed(self._plan.interceptors, argument, context, what)
+        except BaseException:  # it was cancelled, or the error concerns no record
+            self._shared.gate.abandon(is_probe=is_probe)
+            raise
+        if failure is None:
+            self._shared.processed += len(batch)
+        return failure
+
+    async def _observed(
+        self, interceptors: ConsumerInterceptors, argument: Any, context: Context, what: str
+    ) -> Exception | None:
+        """Call the user's function, and let the interceptors observe its beginning and its end."""
+        records = [argument] if self._plan.batch_size is None else argument
+        # In the context of the attempt, so that the user's function has the variables that an interceptor sets.
+        end = context.run(interceptors.begin, records)
+        try:
+            failure = await self._plan.call(argument, context, what, self._plan.timeout)
+        except BaseException as error:
+            end(error)
+            raise
+        end(failure)
+        return failure
 
     def _finish(self, batch: list[Item[K, V]]) -> None:
         for item in batch:
@@ -412,7 +456,8 @@ class ClaimWork(Generic[K, V]):
             self._shared.retries += 1
             self._pause(partial(self._batches.again, [item]), action.seconds)
             return False
-        await self._perform(action, item.record, failure, item.raw)
+        # In the context of the attempt, so that the trace of the record continues in what is sent for it.
+        await InContext(self._perform(action, item.record, failure, item.raw), context)
         self._finish([item])
         return True
 

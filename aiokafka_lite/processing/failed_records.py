@@ -18,6 +18,17 @@ logger = logging.getLogger(__name__)
 ORIGIN_GROUP = "origin.group"
 """The header with the group whose processing of a record failed."""
 
+ADDED_HEADERS = frozenset(
+    {
+        *("error.class", "error.message", "origin.topic", "origin.partition", "origin.offset", "origin.timestamp"),
+        ORIGIN_GROUP,
+    }
+)
+"""All headers that a record gets on its way to a dead-letter topic."""
+
+LEFT_OUT = "error.left_out"
+"""The header of a dead letter whose value was too large for the dead-letter topic. The sink of Spark writes it."""
+
 MESSAGE_LIMIT = 1000
 """Characters of ``error.message``. A longer text could make a record too large for the dead-letter topic."""
 

@@ -141,7 +141,7 @@ def retry(*errors: type[Exception], attempts: int = 3, backoff: float = 0.1, max
     """
     for name, value in (("backoff", backoff), ("max_backoff", max_backoff)):
         check_seconds(name, value)
-    return _Retry(_checked("retry", errors), whole("attempts", attempts, 1), Backoff(backoff, max_backoff))
+    return _Retry(checked_errors("retry", errors), whole("attempts", attempts, 1), Backoff(backoff, max_backoff))
 
 
 def retry_topic(*errors: type[Exception], topics: Mapping[str, float]) -> Rule:
@@ -151,7 +151,7 @@ def retry_topic(*errors: type[Exception], topics: Mapping[str, float]) -> Rule:
     their order. The group must read the topics, and each group needs its own. Later records of the key do not wait.
     ``errors`` are as for ``retry``. Raises ConfigurationError for a wrong argument.
     """
-    checked = _checked("retry_topic", errors)
+    checked = checked_errors("retry_topic", errors)
     if not isinstance(topics, Mapping) or not topics:
         raise ConfigurationError(must_be("topics", "a mapping of topics to seconds", topics))
     for topic, delay in topics.items():
@@ -167,17 +167,17 @@ def dead_letter(*errors: type[Exception], topic: str) -> Rule:
     Raises ConfigurationError for a wrong argument.
     """
     _check_topic("topic", topic)
-    return _DeadLetter(_checked("dead_letter", errors), topic)
+    return _DeadLetter(checked_errors("dead_letter", errors), topic)
 
 
 def skip(*errors: type[Exception]) -> Rule:
     """Make a rule: log the error, and finish the record. Raises ConfigurationError for a wrong argument."""
-    return _Skip(_checked("skip", errors))
+    return _Skip(checked_errors("skip", errors))
 
 
 def stop(*errors: type[Exception]) -> Rule:
     """Make a rule: end ``consume`` with the error. Raises ConfigurationError for a wrong argument."""
-    return _Stop(_checked("stop", errors))
+    return _Stop(checked_errors("stop", errors))
 
 
 Decide = Callable[[Exception, Record[Any, Any], int], Rule | Awaitable[Rule | None] | None]
@@ -275,7 +275,8 @@ def _check_conflict(rule: Rule, before: Sequence[Rule]) -> None:
             raise ConfigurationError(f"{rule} does nothing, because {earlier} comes before it")
 
 
-def _checked(name: str, errors: tuple[object, ...]) -> tuple[type[Exception], ...]:
+def checked_errors(name: str, errors: tuple[object, ...]) -> tuple[type[Exception], ...]:
+    """Return the classes. Raises ConfigurationError for anything else; ``name`` is the function that got them."""
     checked = []
     for error in errors:
         if not isinstance(error, type) or not issubclass(error, Exception):

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from types import FunctionType, MethodType
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, overload
 
 import anyio
@@ -23,14 +21,16 @@ from ..errors import ConfigurationError, IllegalStateError
 from ..producer import Producer
 from ..snapshot import Counter, Gauge, Snapshot
 from ..types import K, Record, V
+from .breaker import CircuitBreaker, Gate
+from .calls import call_of
 from .claim_work import ClaimWork, Plan, Shared
 from .failed_records import FailedRecords
 from .rules import Decide, Rule, Rules
 
 ORDERS = ("key", "partition", "none")
 
-Handle = Callable[[Record[K, V]], Awaitable[object]]
-HandleBatch = Callable[[list[Record[K, V]]], Awaitable[object]]
+Handle = Callable[[Record[K, V]], object]
+HandleBatch = Callable[[list[Record[K, V]]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,12 @@ class WorkersMetrics(Snapshot):
     failed: Annotated[int, Counter("records.failed", "Records whose last attempt failed.")]
     finished_before: Annotated[
         int, Counter("records.finished.before", "Records that were finished before this member read them.")
+    ]
+    paused: Annotated[
+        int, Gauge("paused", "1 while no further record begins: the group is paused, or a probe runs. 0 otherwise.")
+    ]
+    breaker_openings: Annotated[
+        int, Counter("breaker.openings", "Times that the circuit breaker has opened, also after a failed probe.")
     ]
 
 
@@ -71,6 +77,14 @@ class Workers(ConsumerGroupHandler[K, V]):
     exception, a rule ``retry`` repeats the whole list, and before any other rule except ``stop`` each record is
     processed alone, to find the one that fails.
 
+    An async ``handle`` runs in the event loop. A plain one runs in a thread, or in a process or an interpreter of
+    ``executor``, a ``ProcessPoolExecutor`` or ``InterpreterPoolExecutor``: then function, records and exceptions must
+    be picklable. Give the executor as many workers as ``concurrency``, and shut it down yourself. Nothing can stop a
+    thread or a process. At the ``timeout``, ``anyio.from_thread.check_cancelled()`` raises in the thread, and the
+    record waits for the end of the function in any case. With ``executor`` there is no ``timeout``. If the executor
+    breaks or is shut down, ``consume`` ends with its error. When time for a rebalance or a close is over, functions
+    are left running, and their records are processed again.
+
     An attempt fails if it raises, or takes longer than ``timeout`` seconds. ``rules`` decide what happens to the
     record: ``retry``, ``retry_topic``, ``dead_letter``, ``skip`` and ``stop`` of ``aiokafka_lite.processing``, or
     functions of the error, the record and the number of its failed attempts that return one of these, or None. The
@@ -79,6 +93,9 @@ class Workers(ConsumerGroupHandler[K, V]):
     bytes. ``producer`` sends the records of ``retry_topic`` and ``dead_letter``, with the key and value that they have
     in the log. If it cannot send one, ``consume`` ends with its error, so no failed record is lost.
 
+    A ``breaker`` pauses the group when what ``handle`` calls is away, and probes with one record: see
+    ``CircuitBreaker``. While it is open, or ``ConsumerGroup.pause`` was called, no further record begins.
+
     Each attempt begins with a copy of the context variables of ``consume``, so a variable that it sets is seen by no
     other record. Functions of ``rules`` run in the context of the attempt that failed.
 
@@ -86,8 +103,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     revoked, no further record begins, and records in progress must end before the rebalance timeout of the group. When
     the group is closed, they have 1.5 seconds: call ``drain()`` before ``close()`` if they need more time.
 
-    Raises ConfigurationError for wrong arguments, for conflicting rules, and for a ``handle`` that is no async function
-    of one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time.
+    Raises ConfigurationError for wrong arguments, for conflicting rules, and for a ``handle`` that is no function of
+    one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time.
     """
 
     @overload
@@ -97,7 +114,9 @@ class Workers(ConsumerGroupHandler[K, V]):
         *,
         concurrency: int = 64,
         order: Literal["key", "partition", "none"] = "key",
+        executor: Executor | None = None,
         rules: Sequence[Rule | Decide] = (),
+        breaker: CircuitBreaker | None = None,
         producer: Producer[Any, Any] | None = None,
         timeout: float | None = None,
         max_pending: int = 1000,
@@ -113,7 +132,9 @@ class Workers(ConsumerGroupHandler[K, V]):
         batch_timeout: float = 0.0,
         concurrency: int = 64,
         order: Literal["key", "partition", "none"] = "key",
+        executor: Executor | None = None,
         rules: Sequence[Rule | Decide] = (),
+        breaker: CircuitBreaker | None = None,
         producer: Producer[Any, Any] | None = None,
         timeout: float | None = None,
         max_pending: int = 1000,
@@ -128,26 +149,33 @@ class Workers(ConsumerGroupHandler[K, V]):
         order: Literal["key", "partition", "none"] = "key",
         batch_size: int | None = None,
         batch_timeout: float = 0.0,
+        executor: Executor | None = None,
         rules: Sequence[Rule | Decide] = (),
+        breaker: CircuitBreaker | None = None,
         producer: Producer[Any, Any] | None = None,
         timeout: float | None = None,
         max_pending: int = 1000,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
-        _check_handle(handle, "record" if batch_size is None else "list of records")
+        call = call_of(handle, "record" if batch_size is None else "list of records", executor)
         check_function("clock", clock)
         if order not in ORDERS:
             raise ConfigurationError(must_be("order", "'key', 'partition' or 'none'", order))
         check_timeout(timeout)
         if timeout is not None and timeout <= 0:
             raise ConfigurationError(must_be("timeout", "a number of seconds > 0, or None", timeout))
+        if timeout is not None and executor is not None:
+            raise ConfigurationError(
+                "timeout cannot end a function in an executor: leave it out, and give what the function calls a timeout"
+            )
         checked = Rules(rules)
         if producer is None and checked.needs_producer:
             raise ConfigurationError("retry_topic() and dead_letter() need a producer: Workers(..., producer=...)")
         if producer is not None and not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
+        self._name = getattr(handle, "__qualname__", handle)
         self._plan = Plan(
-            handle=handle,
+            call=call,
             order=order,
             rules=checked,
             failed_records=None if producer is None else FailedRecords(producer, checked.delays),
@@ -158,13 +186,14 @@ class Workers(ConsumerGroupHandler[K, V]):
             batch_timeout=_checked_batch_timeout(batch_timeout, batch_size),
             clock=clock,
         )
-        self._shared = Shared()
+        if breaker is not None and not isinstance(breaker, CircuitBreaker):
+            raise ConfigurationError(must_be("breaker", "a CircuitBreaker", breaker))
+        self._shared = Shared(Gate(breaker))
         self._claims: set[ClaimWork[K, V]] = set()
         self._is_draining = False
 
     def __repr__(self) -> str:
-        name = getattr(self._plan.handle, "__qualname__", self._plan.handle)
-        return f"<Workers {name} {self._metrics()}>"
+        return f"<Workers {self._name} {self._metrics()}>"
 
     @property
     def retry_topics(self) -> list[str]:
@@ -188,13 +217,16 @@ class Workers(ConsumerGroupHandler[K, V]):
             return
         if not self._claims:  # this session may run in another event loop than the last one
             self._shared.slots = asyncio.Semaphore(self._plan.concurrency)
-        work = ClaimWork(self._plan, self._shared, session, claim)
+            self._shared.gate.attach(session.group_pause)
+        work = ClaimWork(replace(self._plan, interceptors=session.interceptors), self._shared, session, claim)
         self._claims.add(work)
         try:
             await work.run()
         finally:
             work.annotate()
             self._claims.discard(work)
+            if not self._claims:
+                self._shared.gate.detach()
             work.ended.set()
 
     def before_commit(self, session: ConsumerGroupSession) -> None:
@@ -235,35 +267,15 @@ class Workers(ConsumerGroupHandler[K, V]):
     def _metrics(self) -> WorkersMetrics:
         counts, claims = self._shared, self._claims
         pending = sum(work.unfinished for work in claims)
-        return WorkersMetrics(pending, counts.active, counts.processed, counts.retries, counts.failed, counts.skipped)
+        paused = int(bool(claims) and not counts.gate.may_begin)
+        return WorkersMetrics(
+            *(pending, counts.active, counts.processed, counts.retries, counts.failed, counts.skipped),
+            *(paused, counts.gate.openings),
+        )
 
     def _check_process(self) -> None:
         for work in self._claims:
             forks.check_process(self, work.process)
-
-
-def _check_handle(handle: Any, what: str) -> None:
-    """Raise ConfigurationError unless ``handle`` may be an async function of one argument.
-
-    A plain function would do its work for a record, and fail only then. A callable that was not defined in Python, for
-    example one that was compiled, is accepted: its kind is not known.
-    """
-    function: Any = handle
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not callable(function) or isinstance(function, type):
-        raise ConfigurationError(must_be("handle", f"an async function of a {what}", handle))
-    if not isinstance(function, FunctionType | MethodType):
-        function = type(function).__call__
-    function = inspect.unwrap(function)
-    if isinstance(function, FunctionType | MethodType) and not inspect.iscoroutinefunction(function):
-        raise ConfigurationError(must_be("handle", f"an async function of a {what}", handle))
-    try:
-        inspect.signature(handle).bind(None)
-    except TypeError as error:
-        raise ConfigurationError(f"handle must take one argument, a {what}: {error}") from None
-    except ValueError:
-        pass  # it has no signature that Python knows
 
 
 def _checked_batch_timeout(timeout: float, batch_size: int | None) -> float:

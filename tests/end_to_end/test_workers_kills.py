@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite import Consumer, Producer
+from aiokafka_lite.group.finished_offsets import decode
+from aiokafka_lite.types import TopicPartition
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.workers_process import is_refused
 from tests.real.releases import NEWEST
@@ -23,10 +25,11 @@ RECORDS = 4_000
 KILLS = 8
 
 
-async def start(*arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.end_to_end.workers_process", *arguments), stdin=asyncio.subprocess.PIPE, cwd=ROOT
-    )
+async def start(
+    *arguments: str, module: str = "workers_process", stdout: int | None = None
+) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", f"tests.end_to_end.{module}", *arguments)
+    return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, stdout=stdout, cwd=ROOT)
 
 
 async def read_dead_letters(servers: str, source: str, dead: str) -> None:
@@ -89,3 +92,54 @@ async def test_records_of_a_key_are_processed_in_order_and_none_is_lost(kafka: K
                 process.kill()
     assert skipped == []
     assert last == dict.fromkeys(map(str, range(KEYS)), RECORDS // KEYS - 1)
+
+
+@pytest.mark.parametrize("hanging", [0, 4, 99])
+async def test_a_kill_with_one_hanging_record_repeats_no_finished_record(kafka: Kafka, hanging: int) -> None:
+    topic = await kafka.create_topic(partitions=1)
+    group, partition, count = f"group-of-{topic}", TopicPartition(topic, 0), 100
+    async with Producer(kafka.bootstrap_servers) as producer:
+        for number in range(count):
+            await producer.put(topic, str(number), key=str(number))
+    arguments = (kafka.bootstrap_servers, topic, group)
+    others = {str(number) for number in range(count)} - {str(hanging)}
+    pipe = asyncio.subprocess.PIPE
+    first = await start(*arguments, str(hanging), module="hanging_worker", stdout=pipe)
+    processes = [first]
+    try:
+        async with asyncio.timeout(DEADLINE):
+            processed = [await line_of(first) for _ in others]
+            assert set(processed) == others
+            async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
+                while True:  # until a commit tells of all of them
+                    stored = (await reader.committed([partition]))[partition]
+                    if stored is not None:
+                        ahead = sum(end - begin for begin, end in decode(stored.offset, stored.metadata))
+                        if stored.offset + ahead == count - 1:
+                            break
+            assert stored.offset == hanging
+            first.kill()
+            await first.wait()
+            second = await start(*arguments, module="hanging_worker", stdout=pipe)
+            processes.append(second)
+            repeated = [await line_of(second)]
+            while stored.offset < count:
+                async with Consumer(kafka.bootstrap_servers, group_id=group) as reader:
+                    after = (await reader.committed([partition]))[partition]
+                assert after is not None
+                stored = after
+            assert second.stdin is not None
+            second.stdin.close()
+            assert second.stdout is not None
+            repeated += (await second.stdout.read()).decode().split()
+            assert await second.wait() == 0
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    assert repeated == [str(hanging)], f"{len(repeated) - 1} finished records were processed again"
+
+
+async def line_of(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode().strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -179,23 +179,34 @@ async def good(record: object) -> None: ...
 async def two(record: object, more: object) -> None: ...
 
 
-def plain(record: object) -> None:
-    raise AssertionError("it is refused before its first record")
+def generator(record: object) -> Iterator[None]:
+    yield
+
+
+async def async_generator(record: object) -> AsyncIterator[None]:
+    yield
 
 
 class Plain:
     def __call__(self, record: object) -> None: ...
 
 
+class Generator:
+    def __call__(self, record: object) -> Iterator[None]:
+        yield
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"handle": plain}, "handle must be an async function of a record, got <function plain"),
-        ({"handle": Plain()}, "handle must be an async function of a record, got "),
-        ({"handle": Plain}, "handle must be an async function of a record, got "),
-        ({"handle": lambda record: good(record)}, "handle must be an async function of a record, got "),
+        ({"handle": 5}, "handle must be a function of a record, got 5"),
+        ({"handle": Plain}, "handle must be a function of a record, got "),
+        ({"handle": Plain, "batch_size": 5}, "handle must be a function of a list of records, got "),
+        ({"handle": generator}, "handle must not be a generator function, which does nothing when called: <function"),
+        ({"handle": async_generator}, "handle must not be a generator function, which does nothing when called: <fun"),
+        ({"handle": Generator()}, "handle must not be a generator function, which does nothing when called: <"),
         ({"handle": two}, "handle must take one argument, a record: missing a required argument: 'more'"),
-        ({"handle": plain, "batch_size": 5}, "handle must be an async function of a list of records, got "),
+        ({"handle": lambda: None}, "handle must take one argument, a record: too many positional arguments"),
         ({"handle": good, "batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
         ({"handle": good, "batch_timeout": 1.0}, "batch_timeout needs batch_size: without it, handle gets single"),
         ({"handle": good, "batch_size": 2, "batch_timeout": -1}, "batch_timeout must be a number of seconds >= 0, got"),

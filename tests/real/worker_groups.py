@@ -22,6 +22,12 @@ _SPARK_PROCESSES = ("cluster", "demo", "exactly_once_kills", "pipeline_program",
 _WAITING = ("examples", "exactly_once_kills", "group_churn", "guides", "java_tools")
 """Files in tests/end_to_end whose tests mostly wait for processes. On the newest release they have a broker of their
 own, so that the tests on the other one need not wait for them."""
+_SERVICES = (
+    *("blocking", "events_and_traces", "exactly_once", "exactly_once_into", "exporter", "handlers", "outbox"),
+    *("outbox_faults", "read_until", "share_group_requests", "share_groups", "transactions", "ui", "workers_kills"),
+)
+"""Files in tests/end_to_end about half of the work on the newest release. They have a broker of their own too: on one
+broker, the tests of the newest release would take longer than all others together take on three workers."""
 _OF_A_FILE = {"test_producer_under_faults": "three brokers", "test_differential": NEWEST}
 
 
@@ -41,8 +47,10 @@ def group_of(nodeid: str) -> str:
     broker = _BROKER.search(name)
     if broker is None:
         return nodeid
-    waits = path.removeprefix("tests/end_to_end/test_").removesuffix(".py") in _WAITING
-    return f"{NEWEST} processes" if waits and broker.group(1) == NEWEST else broker.group(1)
+    if broker.group(1) != NEWEST:
+        return broker.group(1)
+    file = path.removeprefix("tests/end_to_end/test_").removesuffix(".py")
+    return f"{NEWEST} processes" if file in _WAITING else f"{NEWEST} services" if file in _SERVICES else NEWEST
 
 
 def is_short(nodeid: str) -> bool:
