@@ -197,6 +197,8 @@ COMPARED_ELSEWHERE = (
     *(m.ShareGroupDescribeRequest, m.ShareFetchRequest, m.ShareAcknowledgeRequest),
     *(m.DescribeShareGroupOffsetsRequest, m.AlterShareGroupOffsetsRequest, m.DeleteShareGroupOffsetsRequest),
     *(m.StreamsGroupHeartbeatRequest, m.StreamsGroupDescribeRequest),
+    *(m.InitializeShareGroupStateRequest, m.ReadShareGroupStateRequest, m.ReadShareGroupStateSummaryRequest),
+    *(m.WriteShareGroupStateRequest, m.DeleteShareGroupStateRequest),
 )
 """Requests of members that the broker assigns partitions to. ``test_members_are_answered_as_kafka_does`` has those of
 consumer and streams groups, if DIFFERENTIAL_SEEDS is set; ``test_share_group_requests`` has those of share groups."""
