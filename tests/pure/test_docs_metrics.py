@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
+import list_events
 import list_metrics
 import pytest
 
@@ -14,11 +16,17 @@ from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from tests.pure.documents import ROOT
 
 DASHBOARD = ROOT / "docs" / "grafana" / "kafka.json"
+CLUSTER = ROOT / "docs" / "grafana" / "cluster.json"
 ALERTS = ROOT / "docs" / "grafana" / "alerts.yml"
 
 
 def test_the_page_has_the_present_instruments() -> None:
     assert list_metrics.PAGE.read_text(encoding="utf-8") == list_metrics.page(), "run: python docs/list_metrics.py"
+
+
+def test_the_page_about_logging_has_the_present_events() -> None:
+    assert list_events.PAGE.read_text(encoding="utf-8") == list_events.page(), "run: python docs/list_events.py"
+    assert list_events.table().count("\n") > 10
 
 
 def test_each_instrument_has_a_name_of_its_own() -> None:
@@ -35,8 +43,17 @@ def test_each_metric_of_the_dashboard_is_exported() -> None:
     assert named <= {instrument.prometheus_name for instrument in INSTRUMENTS}
 
 
-def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
-    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+def test_each_metric_of_the_exporter_is_on_the_page_and_in_the_dashboard_of_the_cluster() -> None:
+    source = (ROOT / "aiokafka_lite" / "metrics" / "cluster.py").read_text(encoding="utf-8")
+    exported = set(re.findall(r'"(kafka_\w+)"', source))
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(kafka_\w+)`", page)) == exported
+    assert set(re.findall(r"\bkafka_\w+", CLUSTER.read_text(encoding="utf-8"))) <= exported
+
+
+@pytest.mark.parametrize("path", [DASHBOARD, CLUSTER], ids=lambda path: str(path.name))
+def test_the_panels_of_the_dashboard_do_not_overlap(path: Path) -> None:
+    dashboard = json.loads(path.read_text(encoding="utf-8"))
     occupied: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         place = panel["gridPos"]

@@ -63,6 +63,16 @@ async def test_a_producer_shows_connections_versions_and_buffers(cluster: Embedd
         assert after.partitions == ()
 
 
+async def test_an_idle_producer_has_three_tasks_and_still_refreshes_its_metadata(cluster: EmbeddedCluster) -> None:
+    async with Producer(**settings(cluster), metadata_max_age=5.0) as producer:
+        await producer.send("orders", b"x", partition=0)
+        await asyncio.sleep(11)
+        diagnosis = producer.diagnose()
+        assert diagnosis.tasks == ("Client", "Producer", "Producer: broker 1")
+        assert diagnosis.cluster.metadata_age is not None
+        assert diagnosis.cluster.metadata_age < 5.0
+
+
 async def test_a_member_shows_its_group_and_its_lag(cluster: EmbeddedCluster) -> None:
     async with Producer(**settings(cluster)) as producer:
         await producer.send_many("orders", [b"x"] * 10, partition=0)

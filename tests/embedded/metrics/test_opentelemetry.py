@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from aiokafka_lite import Consumer, ConsumerGroup, Producer, Record, TopicPartition, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError
+from aiokafka_lite.errors import ErrorCode, IllegalStateError, KafkaError, SerializationError
 from aiokafka_lite.metrics.instruments import INSTRUMENTS
 from aiokafka_lite.metrics.opentelemetry import KafkaMeter
 from aiokafka_lite.processing import retry
@@ -379,6 +379,22 @@ async def test_a_record_that_fails_ends_its_span_with_the_error(
     assert (span.attributes or {})["error.type"] == kind
     assert span.status.status_code is StatusCode.ERROR
     assert [dict(event.attributes or {})["exception.message"] for event in span.events] == [str(raised.value)]
+
+
+async def test_headers_of_an_iterator_that_raises_fail_their_own_record(
+    cluster: EmbeddedCluster, traces: Traces, caplog: pytest.LogCaptureFixture
+) -> None:
+    def headers() -> Iterator[tuple[str, bytes]]:
+        yield ("a", b"1")
+        raise ValueError("own")
+
+    async with producer_of(cluster, traces) as producer:
+        with pytest.raises(SerializationError, match="own"):
+            await producer.send("orders", b"1", headers=headers())
+        await producer.send("orders", b"2", headers=iter([("a", b"1")]))
+    (record,) = cluster.records("orders")
+    assert [header.key for header in record.headers] == ["a", "traceparent"]
+    assert not caplog.records
 
 
 @pytest.fixture
