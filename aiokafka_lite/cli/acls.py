@@ -66,7 +66,15 @@ Principals = Annotated[
     list[str] | None,
     typer.Option("--principal", "-p", metavar="USER", help="A user, such as alice or User:alice. May be repeated."),
 ]
-Operations = Annotated[list[Permitted] | None, typer.Option("--operation", "-o", help="An operation. May be repeated.")]
+Operations = Annotated[
+    list[Permitted] | None,
+    typer.Option(
+        "--operation",
+        "-o",
+        metavar="OPERATION",
+        help=f"One of {', '.join(Permitted)}. May be repeated.",
+    ),
+]
 Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="IP address of the client; * for any.")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations; by default the ACL allows them.")]
 
@@ -79,6 +87,7 @@ Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations; by defa
     aiokafka-lite acls list topic orders --matching
     aiokafka-lite acls list --principal alice --json
     """,
+    asks_controllers=True,
 )
 async def list_(
     shared: Shared,
@@ -114,6 +123,7 @@ async def list_(
     aiokafka-lite acls add cluster --principal alice --operation create --host 10.0.0.7
     aiokafka-lite acls add topic audit --principal '*' --operation delete --deny
     """,
+    asks_controllers=True,
 )
 async def add(
     shared: Shared,
@@ -155,6 +165,7 @@ async def add(
     aiokafka-lite acls remove topic orders
     aiokafka-lite acls remove topic orders --principal alice --operation write
     """,
+    asks_controllers=True,
 )
 async def remove(
     shared: Shared,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 aiokafka-lite broker --brokers 3 --topic orders:12:3
+aiokafka-lite broker --topic orders:12:retention.ms=60000 --topic prices:1:cleanup.policy=compact
+aiokafka-lite broker --host 0.0.0.0 --advertised kafka:9092
 aiokafka-lite broker --sasl-user alice:secret --tls --client-config alice.properties
 aiokafka-lite broker --sasl-user admin:secret --sasl-user bob:secret --super-user admin
 """
@@ -36,7 +40,25 @@ def broker(
     first_node_id: Annotated[int, typer.Option(min=0, help="Id of the first broker; the next ids follow.")] = 1,
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:PARTITIONS[:REPLICAS]]", help="Topic to create at the start. May be repeated."),
+        typer.Option(
+            metavar="NAME[:PARTITIONS[:REPLICAS]][:SETTING=VALUE...]",
+            help="Topic to create at the start, such as orders:12:retention.ms=60000. May be repeated.",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; by default the loopback interface. Any client that reaches another address has"
+            " full access, unless clients have to log in.",
+        ),
+    ] = None,
+    advertised: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="The host that clients use, and the port of the first broker there; by default --host and --port.",
+        ),
     ] = None,
     as_kafka: Annotated[
         str | None, typer.Option(metavar="RELEASE", help="Offer the API versions of this Kafka release, such as 2.8.")
@@ -70,20 +92,24 @@ def broker(
         list[str] | None,
         typer.Option(metavar="USER", help="Enforce ACLs; this user may do everything. May be repeated."),
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Also serve a page with topics, records, groups and the requests.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the brokers' log, and the traceback of an error.")
     ] = False,
 ) -> None:
     """Run the embedded cluster until Ctrl-C.
 
-    The cluster listens on the loopback interface. Without --data-dir it keeps all data in memory. A warning says why a
-    broker closed a connection.
+    The cluster listens on the loopback interface, or on --host. Without --data-dir it keeps all data in memory. A
+    warning says why a broker closed a connection.
     """
     raise typer.Exit(
         run(
             lambda: _run(
                 topic or [],
                 client_config,
+                listen=listen_settings(host, advertised),
                 default_partitions=partitions,
                 brokers=brokers,
                 ports=port or None,
@@ -93,13 +119,22 @@ def broker(
                 super_users=None if super_user is None else list(map(principal_of, super_user)),
                 data_dir=data_dir,
                 first_node_id=first_node_id,
+                with_ui=ui,
             ),
             verbose=verbose,
         )
     )
 
 
-async def _run(topics: list[str], client_config: Path | None, *, first_node_id: int, **settings: Any) -> int:
+async def _run(
+    topics: list[str],
+    client_config: Path | None,
+    *,
+    first_node_id: int,
+    listen: dict[str, Any],
+    with_ui: bool,
+    **settings: Any,
+) -> int:
     """Serve until SIGINT or SIGTERM, then stop; the exit status is 0.
 
     ``settings`` are those of the cluster. Raises ConfigurationError for a wrong topic or setting.
@@ -107,11 +142,12 @@ async def _run(topics: list[str], client_config: Path | None, *, first_node_id: 
     from ..embedded import ClusterConfig, EmbeddedCluster
 
     log_warnings()
-    # The history is off, because it would keep all requests in memory, and nothing reads it here.
-    cluster = EmbeddedCluster(**settings, config=ClusterConfig(history_limit=0, first_node_id=first_node_id))
+    # Only the page reads the history, which keeps requests in memory.
+    config = ClusterConfig(history_limit=300 if with_ui else 0, first_node_id=first_node_id, **listen)
+    cluster = EmbeddedCluster(**settings, config=config)
     default = cluster.controller.settings.of().number("num.partitions")
-    new_topics = [_parse(topic, default) for topic in topics]
-    await _serve(cluster, new_topics, client_config, keeps_data=settings["data_dir"] is not None)
+    new_topics = [parse_topic(topic, default) for topic in topics]
+    await _serve(cluster, new_topics, client_config, keeps_data=settings["data_dir"] is not None, with_ui=with_ui)
     return 0
 
 
@@ -130,52 +166,116 @@ def security(tls: bool, client_auth: str, users: list[str], mechanisms: list[str
     return Security(protocol, users=passwords, mechanisms=mechanisms or None, client_auth=client_auth)  # type: ignore[arg-type]
 
 
-def _parse(topic: str, partitions: int) -> tuple[str, int, int]:
-    """Parse ``NAME[:PARTITIONS[:REPLICAS]]``. Raises ConfigurationError for any other form."""
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create at the start."""
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: dict[str, str]
+
+
+def parse_topic(topic: str, partitions: int) -> NewTopic:
+    """Parse ``NAME:PARTITIONS:REPLICAS:SETTING=VALUE``, of which only the name is required.
+
+    ``partitions`` is the default. A value may have colons. Raises ConfigurationError for any other form.
+    """
     from ..arguments import must_be
     from ..errors import ConfigurationError
 
-    name, *numbers = topic.split(":")
-    if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
-        raise ConfigurationError(must_be("topic", "NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS", topic))
+    name, *parts = topic.split(":")
+    numbers: list[str] = []
+    settings: dict[str, str] = {}
+    setting = ""
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if equals and re.fullmatch(r"[a-z][a-z0-9.]*", key):
+            setting = key
+            settings[key] = value
+        elif setting:
+            settings[setting] += f":{part}"
+        else:
+            numbers.append(part)
+    if not name or "=" in name or len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        form = "NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS, and then SETTING=VALUE with a colon before each"
+        raise ConfigurationError(must_be("topic", form, topic))
     counts = [int(number) for number in numbers]
-    return name, counts[0] if counts else partitions, counts[1] if len(counts) > 1 else 1
+    return NewTopic(name, counts[0] if counts else partitions, counts[1] if len(counts) > 1 else 1, settings)
+
+
+def listen_settings(host: str | None, advertised: str | None) -> dict[str, Any]:
+    """Return the settings of a cluster for ``--host`` and ``--advertised``. Raises ConfigurationError."""
+    from ..arguments import must_be
+    from ..errors import ConfigurationError
+
+    settings: dict[str, Any] = {} if host is None else {"host": host, "expose": True}
+    if advertised is None:
+        if host in ("0.0.0.0", "::"):
+            raise ConfigurationError(
+                f"--host {host} requires --advertised, the name or address that clients use for this machine"
+            )
+        return settings
+    address = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]\s]+))(?::(\d+))?", advertised)
+    port = None if address is None or address[3] is None else int(address[3])
+    if address is None or (port is not None and not 0 < port < 65536):
+        raise ConfigurationError(must_be("--advertised", "HOST or HOST:PORT", advertised))
+    return {**settings, "advertised_host": address[1] or address[2], "advertised_port": port}
 
 
 async def _serve(
-    started: EmbeddedCluster, topics: list[tuple[str, int, int]], client_config: Path | None, *, keeps_data: bool
+    started: EmbeddedCluster, topics: list[NewTopic], client_config: Path | None, *, keeps_data: bool, with_ui: bool
 ) -> None:
     import asyncio
 
     stopped = asyncio.Event()
     with on_signals(lambda number: stopped.set()):
-        await _serve_until(stopped, started, topics, client_config, keeps_data=keeps_data)
+        await _serve_until(stopped, started, topics, client_config, keeps_data=keeps_data, with_ui=with_ui)
     print("stopped", flush=True)
 
 
 async def _serve_until(
     stopped: asyncio.Event,
     started: EmbeddedCluster,
-    topics: list[tuple[str, int, int]],
+    topics: list[NewTopic],
     client_config: Path | None,
     *,
     keeps_data: bool,
+    with_ui: bool,
 ) -> None:
+    from contextlib import AsyncExitStack
+
     from ..embedded import Refused
     from ..errors import ConfigurationError, ErrorCode
 
-    async with started as cluster:
-        for name, partitions, replicas in topics:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(started)
+        for topic in topics:
             try:
-                await cluster.create_topic(name, partitions, replicas)
+                await cluster.create_topic(topic.name, topic.partitions, topic.replicas, configs=topic.settings)
             except Refused as refusal:
                 if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and keeps_data:
                     continue  # an earlier run has created the topic
-                raise ConfigurationError(f"topic {name!r} cannot be created: {refusal}") from refusal
+                raise ConfigurationError(f"topic {topic.name!r} cannot be created: {refusal}") from refusal
         if client_config is not None:
-            _write(client_config, _properties(cluster.client_settings()))
-        print(f"bootstrap servers: {cluster.bootstrap_servers}", flush=True)
+            servers = {"bootstrap_servers": _advertised(cluster)}
+            _write(client_config, _properties({**cluster.client_settings(), **servers}))
+        print(f"bootstrap servers: {_advertised(cluster)}", flush=True)
+        if with_ui:
+            from .ui import serving_embedded
+
+            print(f"page: {await stack.enter_async_context(serving_embedded(cluster))}", flush=True)
         await stopped.wait()
+
+
+def _advertised(cluster: EmbeddedCluster) -> str:
+    """Return the addresses that the brokers advertise for the first listener, separated by commas."""
+    addresses = []
+    for node_id, node in cluster.nodes.items():
+        host, ports = cluster.config.advertised(node_id, {name: one.port for name, one in node.listeners.items()})
+        port = next(iter(ports.values()))
+        addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return ",".join(addresses)
 
 
 _FIRST_LINE = "# written by aiokafka-lite broker\n"

@@ -19,6 +19,7 @@ import typer
 from . import (
     acls,
     broker,
+    clusters,
     configs,
     groups,
     leaders,
@@ -26,15 +27,20 @@ from . import (
     offsets,
     quotas,
     records,
+    redrive,
+    schemas,
     share_groups,
+    sql,
     topics,
     transactions,
     users,
 )
 from .terminal import completion
 from .terminal.arguments import Isolation, unescape
+from .terminal.clusters import ClusterOption
 from .terminal.formats import Format, Line, parse_format
 from .terminal.options import Shared, command, plain_command
+from .terminal.registry import KeySchema, Message, Raw, RegistryOption, ValueSchema
 from .terminal.run import INTERRUPTED, NAME, WRONG, say
 
 application = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -166,6 +172,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    cluster: ClusterOption = None,
 ) -> None:
     """Take the options that come before the name of a command."""
 
@@ -175,8 +182,9 @@ def options(
     examples="""
     seq 1000 | aiokafka-lite produce numbers
     aiokafka-lite produce orders --file orders.txt --key-separator : --compression zstd
-    echo hello | aiokafka-lite produce greetings --header lang=en --partition 0
+    echo hello | aiokafka-lite produce greetings --key en --header lang=en --partition 0
     aiokafka-lite consume orders --until end --json | aiokafka-lite produce copy --json-in
+    aiokafka-lite produce orders --file orders.jsonl --value-schema latest --registry http://localhost:8081
     echo 'order-7:' | aiokafka-lite produce orders -k : --null ''
     """,
     prints_tables=False,
@@ -193,6 +201,7 @@ async def produce(
             "--key-separator", "-k", metavar="TEXT", help=r"Text between the key and the value, as in : or \t."
         ),
     ] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Key of every record.")] = None,
     null: Annotated[
         str | None,
         typer.Option("--null", metavar="TEXT", help="Write null for a key or value equal to this text, such as ''."),
@@ -213,26 +222,44 @@ async def produce(
     rate: Annotated[
         float | None, typer.Option(min=0.001, metavar="RECORDS", help="Maximum number of records per second.")
     ] = None,
+    registry: RegistryOption = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    value_message: Message = None,
 ) -> int:
     """Write lines as records.
 
     Each line of stdin, or of a file, is the value of a record, without its newline. With --key-separator, a line is key
-    and value. With --json-in it is a whole record: key, value, headers, partition and timestamp.
-    The command ends when every record is acknowledged. Ctrl-C sends the lines that were read, and stops.
+    and value. With --json-in it is a whole record: key, value, headers, partition and timestamp; a value may be an
+    object. The command ends when every record is acknowledged. Ctrl-C sends the lines that were read, and stops.
     """
     from .produce import parse_header
     from .produce import produce as run_produce
-    from .sending import ProduceJob
+    from .sending import ProduceJob, SchemaChoice
 
     if key_separator == "":  # probably a shell variable that is not set; all records would lack their keys
         raise ValueError("--key-separator must be a text that is not empty, got ''")
-    if json_in and (key_separator or null is not None):
-        raise ValueError("--json-in excludes --key-separator and --null: the JSON has the key and its nulls")
+    if json_in and (key_separator or key is not None or null is not None):
+        raise ValueError("--json-in excludes --key, --key-separator and --null: the JSON has the key and its nulls")
+    if key is not None and key_separator:
+        raise ValueError("--key excludes --key-separator: it is the key of every record")
     headers = tuple(map(parse_header, header or ()))
     settings = _producer_settings(compression, acks)
     separator = unescape(key_separator) if key_separator else None
     null_text = None if null is None else unescape(null)
-    job = ProduceJob(topic, file, separator, headers, partition, rate, settings, null_text, json_in)
+    job = ProduceJob(
+        topic,
+        file,
+        separator,
+        headers,
+        partition,
+        rate,
+        settings,
+        null_text,
+        json_in,
+        None if key is None else unescape(key),
+        SchemaChoice(registry, key_schema, value_schema, value_message),
+    )
     return await run_produce(shared.connection, shared.output, job)
 
 
@@ -275,6 +302,21 @@ FormatOption = Annotated[
         r" sizes; \n is a newline.",
     ),
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EXPRESSION",
+        help="Only records for which this expression of CEL is true. It may use topic, partition, offset,"
+        " timestamp (ms), time, key, value (as JSON, or decoded by the registry) and headers.",
+    ),
+]
+Grep = Annotated[
+    str | None, typer.Option(metavar="PATTERN", help="Only records whose key or value matches this regular expression.")
+]
+WithHeader = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME[=VALUE]", help="Only records with this header. May be repeated: all are required."),
+]
 ShareOption = Annotated[
     bool,
     typer.Option("--share", help="Read as a member of a share group (a queue), and accept each printed record."),
@@ -290,6 +332,9 @@ ShareOption = Annotated[
     aiokafka-lite consume --regex 'orders-.*' --from 2h --timestamps
     aiokafka-lite consume orders --from 2026-01-31T12:00:00Z --max-messages 10
     aiokafka-lite consume orders --from -10 --until end
+    aiokafka-lite consume orders --registry http://localhost:8081 --json
+    aiokafka-lite consume orders --until end --where 'value.amount > 100 && key.startsWith("de")' -n 10
+    aiokafka-lite consume orders --from 2h --until end --grep 'order-7\\d' --with-header lang=de
     aiokafka-lite consume orders --from 2h --until 1h --format '%t %p %o %k %s\\n'
     """,
     prints_tables=False,
@@ -328,15 +373,22 @@ async def consume(
             "--isolation-level", "--isolation", help="Whether to read records of open and aborted transactions."
         ),
     ] = None,
+    registry: RegistryOption = None,
+    raw: Raw = False,
+    where: Where = None,
+    grep: Grep = None,
+    with_header: WithHeader = None,
 ) -> int:
     """Print records, one per line.
 
     The command ends at Ctrl-C, at --max-messages, or at --until. Records of a partition are printed in their order.
-    With --json or --format json, each record is a JSON object on a line of its own.
+    With --json or --format json, each record is a JSON object on a line of its own. With a schema registry, keys and
+    values of Avro, Protobuf and JSON Schema are printed as JSON.
     """
     from .consume import ConsumeJob
     from .consume import consume as run_consume
     from .consume_share import consume_share
+    from .terminal.search import SearchOptions
 
     line = Line(
         Format.JSON if shared.output.as_json else parse_format(form),
@@ -356,6 +408,9 @@ async def consume(
         max_records=max_messages,
         line=line,
         settings={} if isolation is None else {"isolation_level": isolation.value},
+        registry=registry,
+        is_raw=raw,
+        search=SearchOptions(where, grep, tuple(with_header or ())),
     )
     return await (consume_share if share else run_consume)(shared.connection, job)
 
@@ -395,7 +450,7 @@ async def lag(
     return await run_lag(shared.connection, shared.output, view, every if watch else None)
 
 
-@command(application, examples="aiokafka-lite cluster --versions --json")
+@command(application, examples="aiokafka-lite cluster --versions --json", asks_controllers=True)
 async def cluster(
     shared: Shared,
     versions: Annotated[bool, typer.Option("--versions", help="Show the API versions of the brokers.")] = False,
@@ -462,11 +517,69 @@ async def bench(
     return await run_bench(shared.connection, shared.output, load)
 
 
+@command(
+    application,
+    examples="""
+    aiokafka-lite ui -b kafka-1:9092
+    aiokafka-lite ui --port 8081 --allow-writes
+    """,
+    prints_tables=False,
+)
+async def ui(
+    shared: Shared,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 for any.")] = 8080,
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="Let the page write records, move groups and delete topics.")
+    ] = False,
+    registry: RegistryOption = None,
+) -> int:
+    """Serve a page that shows the cluster: topics, records, a live tail, groups with charts of their lag,
+    schemas.
+
+    The page answers only on this machine, and only to the address that the command prints, which has a token.
+    """
+    from .ui import ui as run_ui
+
+    return await run_ui(shared.connection, port, allow_writes, registry)
+
+
+@command(
+    application,
+    examples="""
+    aiokafka-lite exporter -b kafka-1:9092 --listen 0.0.0.0:9308
+    aiokafka-lite exporter --group 'billing.*' --by-partition --every 60
+    """,
+    prints_tables=False,
+)
+async def exporter(
+    shared: Shared,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the page /metrics; port 0 for any.")
+    ] = "127.0.0.1:9308",
+    every: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Pause between looks.")] = 15.0,
+    group: Annotated[str, typer.Option(metavar="REGEX", help="Only groups whose whole name matches.")] = ".*",
+    topic: Annotated[str, typer.Option(metavar="REGEX", help="Only topics whose whole name matches.")] = ".*",
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="Export the lag of each partition.")] = False,
+    max_series: Annotated[int, typer.Option(min=1, help="Limit for each metric; the greatest values stay.")] = 10_000,
+) -> int:
+    """Export the lag of all groups, and figures of topics and brokers, for Prometheus.
+
+    The lag in seconds is the age of the oldest record after the committed offset. It comes from the ends that the
+    exporter has seen, so it is at most the time since the exporter's start.
+    """
+    from .exporter import exporter as run_exporter
+
+    return await run_exporter(shared.connection, listen, every, group, topic, by_partition, max_series)
+
+
 command(application, examples=offsets.EXAMPLES)(offsets.offsets)
+command(application, examples=sql.EXAMPLES)(sql.sql)
+command(application, examples=redrive.EXAMPLES)(redrive.redrive)
 plain_command(application, examples=broker.EXAMPLES)(broker.broker)
 command(application, "log-dirs", examples=log_dirs.EXAMPLES)(log_dirs.log_dirs)
 command(application, "elect-leaders", examples=leaders.ELECTION_EXAMPLES)(leaders.elect_leaders)
 for _name, _module in {
+    "clusters": clusters,
     "topics": topics,
     "groups": groups,
     "share-groups": share_groups,
@@ -475,6 +588,7 @@ for _name, _module in {
     "reassign": leaders,
     "transactions": transactions,
     "quotas": quotas,
+    "schemas": schemas,
     "acls": acls,
     "users": users,
 }.items():

@@ -13,6 +13,7 @@ from .terminal.arguments import names_and_values, setting_changes
 from .terminal.confirm import say_done
 from .terminal.options import Shared, ValidateOnly, command
 from .terminal.output import VALIDATED, Cell, Table, show_changes, show_errors
+from .terminal.setting_names import explained_settings
 
 if TYPE_CHECKING:
     from ..admin import ConfigChange, ConfigResource
@@ -58,6 +59,7 @@ Subtract = Annotated[
     aiokafka-lite configs describe topic orders
     aiokafka-lite configs describe broker 1 --all
     """,
+    asks_controllers=True,
 )
 async def describe(
     shared: Shared,
@@ -98,6 +100,7 @@ async def describe(
     aiokafka-lite configs alter topic orders --set retention.ms=3600000
     aiokafka-lite configs alter topic orders --append cleanup.policy=compact --unset segment.ms
     """,
+    asks_controllers=True,
 )
 async def alter(
     shared: Shared,
@@ -117,6 +120,7 @@ async def alter(
     async with shared.connection.admin() as admin:
         answered = await admin.configs.alter({changed: config_changes}, validate_only=validate_only)
         failed = await explained(admin, answered.failed)
+    failed = explained_settings(failed, kind.value, [change.name for change in config_changes])
     if not validate_only:
         say_done(answered.done, "changed the settings of")
     item = (kind.value, name)

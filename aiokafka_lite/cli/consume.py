@@ -7,9 +7,10 @@ import re
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -25,9 +26,14 @@ from .terminal.descriptors import Writer, while_read
 from .terminal.formats import Format, Line, formatter
 from .terminal.progress import Bar, progress
 from .terminal.read_range import Start, Stop, parse_start, parse_stop
+from .terminal.registry import has_registry, new_registry
 from .terminal.run import log_warnings, say
+from .terminal.search import Search, SearchOptions
 from .terminal.start import started
 from .terminal.topic_names import check_topics
+
+if TYPE_CHECKING:
+    from .terminal.decoding import Columns, Decoder
 
 BATCH = 10_000
 
@@ -52,6 +58,12 @@ class ConsumeJob:
     max_records: int | None
     line: Line
     settings: dict[str, object]
+    registry: str | None = None
+    """The address of a schema registry, if an option gives it."""
+    is_raw: bool = False
+    """Whether bytes are printed as they are, although there is a registry."""
+    search: SearchOptions = field(default_factory=SearchOptions)
+    """Which records are printed; all of them without a search."""
 
 
 async def consume(connection: ConnectionOptions, job: ConsumeJob) -> int:
@@ -63,6 +75,7 @@ async def consume(connection: ConnectionOptions, job: ConsumeJob) -> int:
         raise ConfigurationError(f"--from must be before --until, got {job.start!r} and {job.until!r}")
     job = replace(job, group=connection.group(job.group))
     _check(job)
+    search = Search(job.search) if job.search else None
     topics = await _topics(connection, job)
     settings = dict(job.settings)
     if start.policy is not None:
@@ -70,6 +83,38 @@ async def consume(connection: ConnectionOptions, job: ConsumeJob) -> int:
     bounds = _Bounds(start, stop)
     if job.group is not None:
         settings["listener"] = bounds
+    async with decoder_of(connection, job) as decoder:
+        try:
+            return await _consume(connection, job, topics, settings, bounds, _Selection(decoder, search))
+        finally:
+            if search is not None:
+                search.report()
+
+
+@asynccontextmanager
+async def decoder_of(connection: ConnectionOptions, job: ConsumeJob) -> AsyncIterator[Decoder | None]:
+    """Open the registry that the job or the properties name; None without one. The end reports what was not decoded."""
+    if job.is_raw or not has_registry(connection, job.registry):
+        yield None
+        return
+    from .terminal.decoding import Decoder
+
+    async with new_registry(connection, job.registry) as registry:
+        decoder = Decoder(registry)
+        try:
+            yield decoder
+        finally:
+            decoder.report()
+
+
+async def _consume(
+    connection: ConnectionOptions,
+    job: ConsumeJob,
+    topics: Sequence[str] | re.Pattern[str],
+    settings: dict[str, Any],
+    bounds: _Bounds,
+    selection: _Selection,
+) -> int:
     consumer = connection.consumer(job.group, topics=() if job.partitions else topics, **settings)
     if job.partitions and not isinstance(topics, re.Pattern):
         consumer.assign([TopicPartition(topic, number) for topic in topics for number in job.partitions])
@@ -80,12 +125,36 @@ async def consume(connection: ConnectionOptions, job: ConsumeJob) -> int:
             await bounds.seek(consumer, consumer.assignment)
             await bounds.find_ends(consumer.assignment)
         with ExitStack() as stack:
-            shown = stack.enter_context(
-                progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
-            )
+            shown = stack.enter_context(await _progress(job, bounds, consumer))
             stack.enter_context(while_read(sys.stdout.fileno()))
-            await _Reading(consumer, job, bounds.ends, Writer(sys.stdout.fileno()), shown).run()
+            await _Reading(consumer, job, bounds.ends, Writer(sys.stdout.fileno()), shown, selection).run()
     return 0
+
+
+async def _progress(job: ConsumeJob, bounds: _Bounds, consumer: Consumer) -> AbstractContextManager[Bar]:
+    """Return the bar: of a search, over the offsets to read; otherwise over the records to print."""
+    if not job.search:
+        return progress("consumed", job.max_records, in_bytes=False, is_wanted=not sys.stdout.isatty())
+    total = None
+    if bounds.ends and job.group is None:
+        total = 0
+        for partition, end in bounds.ends.items():
+            total += max(0, end - await consumer.position(partition))
+    return progress("searched", total, in_bytes=False, has_rate=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Decodes batches, and selects the records to print."""
+
+    decoder: Decoder | None = None
+    search: Search | None = None
+
+    async def of(self, batch: Batch, limit: int) -> tuple[Batch, Columns | None]:
+        decoded = None if self.decoder is None else await self.decoder.decode(batch)
+        if self.search is None:
+            return batch, decoded
+        return self.search.select(batch, decoded, limit)
 
 
 def _check(job: ConsumeJob) -> None:
@@ -204,8 +273,15 @@ class _Reading:
     """Prints batches until a limit or the end."""
 
     def __init__(
-        self, consumer: Consumer, job: ConsumeJob, ends: Mapping[TopicPartition, int], writer: Writer, bar: Bar
+        self,
+        consumer: Consumer,
+        job: ConsumeJob,
+        ends: Mapping[TopicPartition, int],
+        writer: Writer,
+        bar: Bar,
+        selection: _Selection,
     ) -> None:
+        self._selection = selection
         self._consumer = consumer
         self._job = job
         self._writer = writer
@@ -216,20 +292,29 @@ class _Reading:
 
     async def run(self) -> None:
         while (room := self._room()) > 0 and not await self._is_at_end():
-            batch = await self._next(min(room, BATCH))
+            batch = await self._next(BATCH if self._job.search else min(room, BATCH))
             if batch is None:
                 continue
             if self._job.until is not None:
                 self._cut(batch)
             if not batch.offsets:
                 continue
+            selected, decoded = await self._selection.of(batch, room)
+            if self._job.search and len(selected) == room:
+                # The rest of the batch is not examined, so a group must not commit it.
+                self._end_with(batch, selected.offsets[-1])
+            if not selected.offsets:
+                self._printed(batch, 0)
+                await asyncio.sleep(0)  # a search may find nothing for a long time, and must stop at a signal
+                continue
             try:
-                await self._writer.write(self._format(batch))
+                with self._bar.hidden() if sys.stdout.isatty() else nullcontext():
+                    await self._writer.write(self._format(selected, decoded))
             except asyncio.CancelledError:
                 if not self._writer.is_stuck:
-                    self._printed(batch)
+                    self._printed(batch, len(selected))
                 raise
-            self._printed(batch)
+            self._printed(batch, len(selected))
         if self._job.group is not None:
             # Also marks offsets after the last printed record that have no record, such as transaction markers.
             self._consumer.mark()
@@ -237,9 +322,15 @@ class _Reading:
     def _room(self) -> int:
         return BATCH if self._job.max_records is None else self._job.max_records - self._count
 
-    def _printed(self, batch: Batch) -> None:
-        """Mark a printed batch, so that it is committed even if no further batch is requested."""
-        self._count += len(batch)
+    def _end_with(self, batch: Batch, offset: int) -> None:
+        """Drop the records of a batch after an offset, and read them again if reading goes on."""
+        if batch.offsets[-1] > offset:
+            self._consumer.seek(TopicPartition(batch.topic, batch.partition), offset + 1)
+            _shorten(batch, bisect_left(batch.offsets, offset + 1))
+
+    def _printed(self, batch: Batch, count: int) -> None:
+        """Mark a batch of which ``count`` records were printed: it is committed even if no further one is requested."""
+        self._count += count
         self._bar.advance(len(batch), self._count)
         if self._job.group is not None:
             partition = TopicPartition(batch.topic, batch.partition)
@@ -264,8 +355,7 @@ class _Reading:
         if count < len(batch):
             # Otherwise the request for the next batch would commit the dropped records.
             self._consumer.seek(partition, end)
-        for column in ("offsets", "timestamps", "keys", "values", "headers"):
-            setattr(batch, column, getattr(batch, column)[:count])
+        _shorten(batch, count)
         self._consumer.pause([partition])
 
     async def _is_at_end(self) -> bool:
@@ -296,3 +386,9 @@ class _Reading:
             and group.state == MemberState.STABLE.name
             and group.owned == len(self._consumer.assignment)
         )
+
+
+def _shorten(batch: Batch, count: int) -> None:
+    """Keep the first ``count`` records of a batch."""
+    for column in ("offsets", "timestamps", "keys", "values", "headers"):
+        setattr(batch, column, getattr(batch, column)[:count])

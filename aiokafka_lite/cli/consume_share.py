@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from ..consumer.columns import Batch
 from ..errors import ConfigurationError
 from ..types import ShareRecord
-from .consume import ConsumeJob, check_line
+from .consume import ConsumeJob, check_line, decoder_of
 from .terminal.connection import ConnectionOptions
 from .terminal.descriptors import Writer, while_read
 from .terminal.formats import formatter
@@ -18,6 +19,9 @@ from .terminal.progress import progress
 from .terminal.run import log_warnings
 from .terminal.start import started
 from .terminal.topic_names import check_topics
+
+if TYPE_CHECKING:
+    from .terminal.decoding import Columns, Decoder
 
 BATCH = 500
 
@@ -27,6 +31,11 @@ WAIT = 60.0
 
 async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
     """Print records until a limit or a signal. The other records are released for any member of the group."""
+    async with decoder_of(connection, job) as decoder:
+        return await _consume(connection, job, decoder)
+
+
+async def _consume(connection: ConnectionOptions, job: ConsumeJob, decoder: Decoder | None) -> int:
     group = _checked(job, connection.group(job.group))
     await check_topics(connection, job.topics, may_create=False)
     print_batch = formatter(job.line)
@@ -42,8 +51,9 @@ async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
             while job.max_records is None or count < job.max_records:
                 room = BATCH if job.max_records is None else min(BATCH, job.max_records - count)
                 records = await consumer.poll(room, WAIT)
+                lines = [await _printed(batch, print_batch, decoder) for batch in _batches(records)]
                 try:
-                    await writer.write(b"".join(map(print_batch, _batches(records))))
+                    await writer.write(b"".join(lines))
                 finally:
                     if not writer.is_stuck:
                         for record in records:
@@ -54,6 +64,12 @@ async def consume_share(connection: ConnectionOptions, job: ConsumeJob) -> int:
     return 0
 
 
+async def _printed(
+    batch: Batch, print_batch: Callable[[Batch, Columns | None], bytes], decoder: Decoder | None
+) -> bytes:
+    return print_batch(batch, None if decoder is None else await decoder.decode(batch))
+
+
 def _checked(job: ConsumeJob, group: str | None) -> str:
     """Check the options, and return the group to join. Raises ConfigurationError for what share groups lack."""
     options = {
@@ -62,6 +78,7 @@ def _checked(job: ConsumeJob, group: str | None) -> str:
         "--from": job.start,
         "--until": job.until,
         "--isolation-level": job.settings,
+        "--where, --grep and --with-header": job.search,
     }
     excluded = ", ".join(name for name, value in options.items() if value)
     if excluded:

@@ -20,7 +20,7 @@ from ..types import Node
 from .cluster import facts_of
 from .terminal.connection import ConnectionOptions
 from .terminal.output import Cell, Facts, Output, Part, Table
-from .terminal.run import FAILED
+from .terminal.run import FAILED, with_options
 
 SHOWN = ("Produce", "Fetch", "Metadata", "JoinGroup", "InitProducerId")
 """The APIs whose newest common version is shown; ``cluster --versions`` shows all."""
@@ -40,7 +40,7 @@ class Probe:
     def row(self) -> tuple[Cell, ...]:
         """The address, whether it answered, after how many milliseconds, and the error."""
         took = None if self.error else round(self.seconds * 1000, 1)
-        return (self.address, self.error is None, took, None if self.error is None else str(self.error))
+        return (self.address, self.error is None, took, None if self.error is None else with_options(str(self.error)))
 
 
 async def diagnose(connection: ConnectionOptions, output: Output, group: str | None, topic: str | None) -> int:
@@ -149,7 +149,7 @@ async def _check_topic_and_group(
             if group is not None:
                 findings += await _group(admin, group, parts)
     except KafkaError as error:
-        findings.append(str(error))
+        findings.append(with_options(str(error)))
     return findings
 
 

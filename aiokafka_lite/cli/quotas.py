@@ -55,6 +55,7 @@ async def list_(shared: Shared, user: User = None, client_id: ClientId = None, i
     aiokafka-lite quotas alter --user '<default>' --client-id reports --unset consumer_byte_rate
     """,
     prints_tables=False,
+    asks_controllers=True,
 )
 async def alter(
     shared: Shared,

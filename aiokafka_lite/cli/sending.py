@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
 
 from ..errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
 from ..producer import Delivery, Producer
-from ..producer.accept.arrow import BulkDelivery
+from ..producer.accept.arrow import BulkDelivery, Written
 from ..types import Header
 from .terminal.lines import Lines
 from .terminal.progress import Bar
@@ -39,6 +40,26 @@ COLUMNS_AFTER = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaChoice:
+    """The schemas to write keys and values with, as the user gave them, and the address of the registry."""
+
+    registry: str | None = None
+    key: str | None = None
+    value: str | None = None
+    message: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.key is not None or self.value is not None
+
+
+class Encoders(NamedTuple):
+    """The functions that write JSON of keys and of values with schemas; None writes the bytes as they are."""
+
+    key: Callable[[bytes], bytes] | None = None
+    value: Callable[[bytes], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProduceJob:
     """The topic, the input, and the form of the records."""
 
@@ -52,12 +73,15 @@ class ProduceJob:
     null: bytes | None = None
     """The text that stands for a null key or a null value."""
     is_json: bool = False
+    key: bytes | None = None
+    """The key of each record, if lines have none."""
+    schemas: SchemaChoice = field(default_factory=lambda: SchemaChoice())
 
     @property
     def may_be_columns(self) -> bool:
         """Whether lines can be sent as columns: values without keys, nulls and headers, and without a rate."""
-        is_value = self.key_separator is None and self.null is None and not self.is_json
-        return is_value and not self.headers and self.rate is None
+        is_value = self.key_separator is None and self.key is None and self.null is None and not self.is_json
+        return is_value and not self.headers and self.rate is None and not self.schemas
 
 
 class _Block(Protocol):
@@ -68,6 +92,9 @@ class _Block(Protocol):
 
     def acknowledged(self) -> int:
         """Return the number of lines that are acknowledged so far."""
+
+    def written(self) -> Iterable[Written]:
+        """Yield the acknowledged records, as runs in their partitions."""
 
 
 class _Records:
@@ -93,6 +120,12 @@ class _Records:
     def acknowledged(self) -> int:
         return sum(delivery.done() and delivery.exception() is None for delivery in self._deliveries)
 
+    def written(self) -> Iterable[Written]:
+        for delivery in self._deliveries:
+            if delivery.done() and delivery.exception() is None:
+                metadata = delivery.result()
+                yield Written(metadata.partition, metadata.offset, 1)
+
 
 class _Columns:
     """Lines that were sent as columns. Their error names the whole block, because columns have one common result."""
@@ -112,17 +145,63 @@ class _Columns:
     def acknowledged(self) -> int:
         return self._delivery.acknowledged
 
+    def written(self) -> Iterable[Written]:
+        return self._delivery.written
+
+
+class WrittenOffsets:
+    """The offsets of the records that a run has written, by partition."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[int, list[int]] = {}
+
+    def add(self, runs: Iterable[Written]) -> None:
+        """Add runs of acknowledged records."""
+        for partition, base, count in runs:
+            first, last = (base, base + count - 1) if base >= 0 else (-1, -1)
+            offsets = self._ranges.setdefault(partition, [first, last, 0])
+            offsets[0] = min(offsets[0], first)
+            offsets[1] = max(offsets[1], last)
+            offsets[2] += count
+
+    def as_objects(self) -> list[dict[str, int | None]]:
+        """Return the first and the last offset of each partition; None if the broker did not report them (acks=0).
+
+        Other producers may have written records between them.
+        """
+        return [
+            {
+                "partition": partition,
+                "first_offset": None if first < 0 else first,
+                "last_offset": None if last < 0 else last,
+                "records": count,
+            }
+            for partition, (first, last, count) in sorted(self._ranges.items())
+        ]
+
 
 class Sending:
-    """Sends the lines of one run. ``read`` counts the lines so far, ``size`` their bytes with the newlines."""
+    """Sends the lines of one run. ``read`` counts the lines so far, ``size`` their bytes with the newlines.
 
-    def __init__(self, producer: Producer, job: ProduceJob, bar: Bar) -> None:
+    ``offsets`` gets the offsets of acknowledged records, if it is given.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        job: ProduceJob,
+        bar: Bar,
+        offsets: WrittenOffsets | None = None,
+        encoders: Encoders = Encoders(),  # noqa: B008 - it is immutable
+    ) -> None:
+        self._offsets = offsets
+        self._encoders = encoders
         self.read: int = 0
         self.size: int = 0
         self._producer = producer
         self._job = job
         self._bar = bar
-        self._parse = _json_parser() if job.is_json else None
+        self._parse = _json_parser(encoders) if job.is_json else None
         self._open: deque[_Block] = deque()
         self._acknowledged = 0
         self._began = 0.0
@@ -183,13 +262,14 @@ class Sending:
 
     async def _accept(self, lines: list[bytes]) -> None:
         """Pass lines to the producer, and wait while its buffer is full. Hot: the loop runs for each record."""
-        topic, headers, partition = self._job.topic, self._job.headers, self._job.partition
+        topic, headers, partition, own_key = self._job.topic, self._job.headers, self._job.partition, self._job.key
         separator, null, parse, timestamp = self._job.key_separator, self._job.null, self._parse, None
         send = self._producer.send_nowait
+        encode_key, encode_value = self._encoders
         deliveries: list[Delivery] = []
         self._open.append(_Records(self.read + 1, deliveries))
         for line in lines:
-            key: bytes | None = None
+            key: bytes | None = own_key
             value: bytes | None = line
             self.read += 1
             if separator is not None:
@@ -207,6 +287,10 @@ class Sending:
             if null is not None:
                 key = None if key == null else key
                 value = None if value == null else value
+            if encode_key is not None and key is not None:
+                key = self._encoded("key", encode_key, key)
+            if encode_value is not None and value is not None:
+                value = self._encoded("value", encode_value, value)
             while True:
                 try:
                     deliveries.append(
@@ -218,6 +302,12 @@ class Sending:
                 except KafkaError as error:
                     raise line_error(self.read, error) from error
 
+    def _encoded(self, part: str, encode: Callable[[bytes], bytes], data: bytes) -> bytes:
+        try:
+            return encode(data)
+        except ValueError as error:
+            raise line_error(self.read, SerializationError(f"{part}: {error}")) from None
+
     def _sent(self, size: int) -> None:
         self.size += size
         self._settle()
@@ -226,13 +316,17 @@ class Sending:
     def _settle(self) -> None:
         """Drop the finished blocks at the head of the queue."""
         while self._open and self._open[0].settle():
-            self._acknowledged += self._open.popleft().acknowledged()
+            block = self._open.popleft()
+            self._acknowledged += block.acknowledged()
+            if self._offsets is not None:
+                self._offsets.add(block.written())
 
 
-def _json_parser() -> Callable[[bytes], JsonRecord]:
+def _json_parser(encoders: Encoders) -> Callable[[bytes], JsonRecord]:
     from .terminal.json_lines import from_json_line
 
-    return from_json_line
+    as_json = [part for part, encode in encoders._asdict().items() if encode is not None]
+    return partial(from_json_line, as_json=as_json)
 
 
 def line_error(number: int, error: BaseException) -> KafkaError:

@@ -11,10 +11,13 @@ from .terminal import completion
 from .terminal.arguments import names_and_values, setting_changes
 from .terminal.confirm import Yes, confirmed, listed, say_done
 from .terminal.options import Shared, ValidateOnly, command
-from .terminal.output import VALIDATED, Table, show_changes, show_found
-from .terminal.run import FAILED
+from .terminal.output import VALIDATED, Cell, Table, show_changes, show_errors
+from .terminal.refusals import explained_refusal
+from .terminal.run import FAILED, say, with_options
+from .terminal.setting_names import explained_settings
 
 if TYPE_CHECKING:
+    from ..admin import Admin, Setting
     from ..errors import KafkaError
 
 application = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
@@ -39,6 +42,7 @@ Settings = Annotated[
     aiokafka-lite topics create audit --set cleanup.policy=compact --set retention.ms=86400000
     aiokafka-lite topics create pinned --assignment 1,2/2,3
     """,
+    asks_controllers=True,
 )
 async def create(
     shared: Shared,
@@ -75,7 +79,8 @@ async def create(
         )
         for topic in created.done.values()
     ]
-    failed = _without(created.failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None)
+    failed = explained_settings(created.failed, "topic", configs)
+    failed = _without(failed, "TOPIC_ALREADY_EXISTS" if if_not_exists else None)
     table = Table(("TOPIC", "PARTITIONS", "REPLICAS", "TOPIC-ID"), rows)
     return show_changes(shared.output, table, failed, as_table=True, dry_run=VALIDATED if validate_only else "")
 
@@ -98,13 +103,14 @@ async def list_(
 
 @command(application, examples="aiokafka-lite topics describe orders")
 async def describe(shared: Shared, topics: Topics) -> int:
-    """Describe topics: leader, replicas and in-sync replicas of each partition."""
+    """Describe topics: leader, replicas and in-sync replicas of each partition, and settings that are not defaults."""
     from .terminal.topic_names import explained
 
     async with shared.connection.admin() as admin:
         result = await admin.topics.describe(topics)
         failed = await explained(admin, result.failed)
-    rows = [
+        settings = await _changed_settings(admin, [topic.name for topic in result.done.values()])
+    rows: list[tuple[Cell, ...]] = [
         (
             topic.name,
             partition.partition,
@@ -118,7 +124,34 @@ async def describe(shared: Shared, topics: Topics) -> int:
         for partition in topic.partitions
     ]
     headings = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE")
-    return show_found(shared.output, Table(headings, rows), failed.values())
+    if rows or shared.output.as_json:
+        parts = {"partitions": Table(headings, rows)}
+        if settings or shared.output.as_json:
+            parts["settings"] = Table(("TOPIC", "SETTING", "VALUE", "SOURCE"), settings)
+        shared.output.show_all(parts)
+    return show_errors(failed.values())
+
+
+async def _changed_settings(admin: Admin, topics: list[str]) -> list[tuple[Cell, ...]]:
+    """Return the settings of topics that differ from Kafka's defaults. If they cannot be read, say why on stderr."""
+    from ..admin import ConfigResource, ConfigSource
+
+    if not topics:
+        return []
+    described = await admin.configs.describe([ConfigResource.topic(name) for name in topics])
+    for error in described.failed.values():
+        say(with_options(f"settings are not shown: {explained_refusal(error)}"))
+    return [
+        (resource.name, setting.name, setting.value, setting.source.name.lower().replace("_", "-"))
+        for resource, settings in sorted(described.done.items(), key=lambda item: item[0].name)
+        for setting in sorted(settings.values(), key=lambda setting: setting.name)
+        if setting.source is ConfigSource.TOPIC or (not setting.is_default and setting.value != _default(setting))
+    ]
+
+
+def _default(setting: Setting) -> str | None:
+    """Return Kafka's own default. A broker may set the same value in its properties."""
+    return next((synonym.value for synonym in setting.synonyms if synonym.source.name == "DEFAULT"), None)
 
 
 @command(
@@ -166,7 +199,8 @@ async def alter(
         if changes and rest:
             resources = {ConfigResource.topic(name): changes for name in rest}
             altered = await admin.configs.alter(resources, validate_only=validate_only)
-            failed |= {resource.name: error for resource, error in (await explained(admin, altered.failed)).items()}
+            errors = explained_settings(await explained(admin, altered.failed), "topic", changes)
+            failed |= {resource.name: error for resource, error in errors.items()}
             for resource in altered.done:
                 changed.setdefault(resource.name, (resource.name, None, []))[2].extend(changes)
             say_done([] if validate_only else altered.done, "changed the settings of")

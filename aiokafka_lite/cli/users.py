@@ -52,6 +52,7 @@ async def list_(
     aiokafka-lite users add alice
     cat password.txt | aiokafka-lite users add alice --mechanism SCRAM-SHA-256 --iterations 8192
     """,
+    asks_controllers=True,
 )
 async def add(
     shared: Shared,
@@ -70,7 +71,7 @@ async def add(
     return show_changes(shared.output, Table(HEADINGS, done), changed.failed)
 
 
-@command(application, examples="aiokafka-lite users remove alice bob")
+@command(application, examples="aiokafka-lite users remove alice bob", asks_controllers=True)
 async def remove(
     shared: Shared,
     users: Annotated[list[str], typer.Argument(help="Names of users.")],

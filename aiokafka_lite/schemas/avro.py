@@ -75,7 +75,7 @@ class AvroSerializer(SchemaSerializer[T]):
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "AVRO", "AvroSerializer")
         # The data has the shape of this serializer's schema. The registry's newer schema must be able to represent it.
-        return _writer_of(await _resolved(self._registry, schema))
+        return _writer_of(await resolve_references(self._registry, schema))
 
 
 class AvroDeserializer(SchemaDeserializer[T]):
@@ -101,7 +101,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
     async def _reader(self, schema: Schema) -> Read:
         check_type(schema, "AVRO", "AvroDeserializer")
-        resolved_schema = await _resolved(self._registry, schema)
+        resolved_schema = await resolve_references(self._registry, schema)
         written_with = _parse(for_fastavro(resolved_schema))
         if _is_bytes(written_with):
             return _read_raw_bytes
@@ -136,7 +136,7 @@ def _checked(argument: GivenAvro) -> Schema:
     return schema
 
 
-async def _resolved(registry: SchemaRegistryClient, schema: Schema) -> Any:
+async def resolve_references(registry: SchemaRegistryClient, schema: Schema) -> Any:
     """Resolve the types that the schema refers to. Raises ConfigurationError."""
     schemas = await referenced(registry, schema)
     try:
@@ -162,7 +162,7 @@ def _writer_of(schema: Any) -> Write:
 
 async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
     """Parse the schema for reads by fastavro."""
-    return _parse(for_fastavro(await _resolved(registry, schema)))
+    return _parse(for_fastavro(await resolve_references(registry, schema)))
 
 
 def _parse(schema: Any) -> Any:

@@ -93,7 +93,7 @@ class JsonSchemaSerializer(SchemaSerializer[T]):
 
     async def _writer(self, schema: Schema) -> Write:
         check_type(schema, "JSON", "JsonSchemaSerializer")
-        check = await _check_of(self._registry, schema) if self._validate else None
+        check = await json_check(self._registry, schema) if self._validate else None
         encode = self._encode
 
         def write(data: object) -> bytes:
@@ -137,7 +137,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
 
     async def _reader(self, schema: Schema) -> Read:
         check_type(schema, "JSON", "JsonSchemaDeserializer")
-        check = await _check_of(self._registry, schema if self._schema is None else self._schema)
+        check = await json_check(self._registry, schema if self._schema is None else self._schema)
 
         def read(data: bytes, start: int) -> object:
             value = _read(data, start)
@@ -178,7 +178,7 @@ def _draft(schema: object) -> str | None:
     return None if draft is None else _DRAFTS.get(draft[1])
 
 
-async def _check_of(registry: SchemaRegistryClient, schema: Schema) -> Check:
+async def json_check(registry: SchemaRegistryClient, schema: Schema) -> Check:
     """Return the check for a schema and the schemas that it refers to."""
     parsed = json.loads(schema.text)
     if _draft(parsed) is None:

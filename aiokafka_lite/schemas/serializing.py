@@ -112,6 +112,14 @@ class SchemaSerializer(ABC, Generic[T]):
         return payload
 
     async def _serialize_first(self, topic: str, data: T, headers: list[Header]) -> bytes:
+        return self._serialize(await self._look_up(topic), data, headers)
+
+    async def writer(self, topic: str) -> Callable[[T], bytes]:
+        """Return the function that serializes data for a topic, with the id in front. Raises KafkaError."""
+        resolved = await self._look_up(topic)
+        return lambda data: self._serialize(resolved, data, [])
+
+    async def _look_up(self, topic: str) -> _Resolved:
         subject = self._subject(topic, self.part, self._name)
         if not isinstance(subject, str) or not subject:
             raise ConfigurationError(must_be("the result of subject", "the name of a subject", subject))
@@ -122,7 +130,7 @@ class SchemaSerializer(ABC, Generic[T]):
         resolved = self.of_topic.get(topic)
         if resolved is None:  # otherwise another call that waited for the same answer has set it
             resolved = self.of_topic[topic] = self._resolved(registered, await self._writer(registered.schema))
-        return self._serialize(resolved, data, headers)
+        return resolved
 
     async def find(self, subject: str, schema: Schema) -> RegisteredSchema:
         """Register or look up a schema, as ``resolve`` says. Raises KafkaError."""
@@ -186,9 +194,18 @@ class SchemaDeserializer(ABC, Generic[T]):
         return self._read(read, data, end)
 
     async def _deserialize_first(self, name: int | str, data: bytes, start: int) -> T:
-        find = self._registry.by_id(name) if isinstance(name, int) else self._registry.by_guid(name)
-        read = self._readers[name] = await self._reader(await find)
-        return self._read(read, data, start)
+        return self._read(await self.reader(name), data, start)
+
+    async def reader(self, name: int | str) -> Read:
+        """Return the function that reads bytes of the schema with this id or GUID, without ``from_dict``.
+
+        Raises KafkaError: the registry does not know the schema, or does not answer.
+        """
+        read = self._readers.get(name)
+        if read is None:
+            find = self._registry.by_id(name) if isinstance(name, int) else self._registry.by_guid(name)
+            read = self._readers[name] = await self._reader(await find)
+        return read
 
     def _read(self, read: Read, data: bytes, start: int) -> T:
         value: T = read(data, start)

@@ -61,7 +61,12 @@ async def test_a_topic_is_created_altered_and_deleted(kafka: Kafka) -> None:
         while name not in {topic.name for topic in await admin.topics.list()}:
             pass
     described = await ask(kafka, "topics", "describe", name)
-    assert [row[:2] for row in described.rows] == [["TOPIC", "PARTITION"], [name, "0"], [name, "1"]]
+    assert [row[:2] for row in described.rows[:4]] == [["TOPIC", "PARTITION"], [name, "0"], [name, "1"], [""]]
+    assert described.rows[4] == ["TOPIC", "SETTING", "VALUE", "SOURCE"]
+    assert [name, "retention.ms", "60000", "topic"] in described.rows[5:]
+    wrong = await run("topics", "alter", name, "--set", "retenton.ms=1", "-b", kafka.bootstrap_servers)
+    assert (wrong.status, wrong.errors.count("did you mean")) == (1, 1), wrong.errors
+    assert "retention.ms" in wrong.errors
     assert name in {load["topic"] for load in json.loads((await ask(kafka, "topics", "list", "--json")).text)}
 
     await ask(kafka, "topics", "alter", name, "--partitions", "3", "--set", "retention.ms=70000")
@@ -167,10 +172,14 @@ async def test_a_terminal_a_pipe_and_json_show_the_same_table(embedded: Kafka) -
     plain = (await ask(embedded, "topics", "describe", topic)).text
     rows = [["orders", "0", "1", "0", "1", "1", "-"], ["orders", "1", "1", "0", "1", "1", "-"]]
     headings = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "IN-SYNC", "OFFLINE"]
-    assert plain == "".join("\t".join(row) + "\n" for row in [headings, *rows])
+    partitions, settings = plain.split("\n\n")
+    assert partitions + "\n" == "".join("\t".join(row) + "\n" for row in [headings, *rows])
+    assert settings == "TOPIC\tSETTING\tVALUE\tSOURCE\norders\tretention.ms\t-1\ttopic\n"
     assert "\x1b" not in plain
-    assert (await ask(embedded, "topics", "describe", topic, "--no-headings")).rows == rows
-    objects = json.loads((await ask(embedded, "topics", "describe", topic, "--json")).text)
+    assert (await ask(embedded, "topics", "describe", topic, "--no-headings")).rows[:2] == rows
+    described = json.loads((await ask(embedded, "topics", "describe", topic, "--json")).text)
+    objects = described["partitions"]
+    assert [setting["setting"] for setting in described["settings"]] == ["retention.ms"]
     assert objects[1] == {
         "topic": "orders",
         "partition": 1,
@@ -182,8 +191,8 @@ async def test_a_terminal_a_pipe_and_json_show_the_same_table(embedded: Kafka) -
     }
     screen = await on_screen(embedded, "topics", "describe", topic)
     assert "─" in screen
-    assert [re.split(r"\s+", line.strip()) for line in screen.splitlines() if "orders" in line] == rows
-    assert json.loads(await on_screen(embedded, "topics", "describe", topic, "--json")) == objects
+    assert [re.split(r"\s+", line.strip()) for line in screen.splitlines() if "orders" in line][:2] == rows
+    assert json.loads(await on_screen(embedded, "topics", "describe", topic, "--json")) == described
 
 
 async def test_the_cluster_and_its_versions(embedded: Kafka) -> None:

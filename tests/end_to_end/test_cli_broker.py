@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka_lite.cli.broker import security
+from aiokafka_lite.cli.broker import NewTopic, listen_settings, parse_topic, security
 from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.terminal import broker, run
 
 
@@ -96,3 +97,76 @@ async def test_the_broker_says_why_it_refused_a_login_and_with_v_what_it_does(
     assert "its login was refused" in text
     assert "hunter2" not in text
     assert ("created topic orders with 1 partition" in text) is is_verbose
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("orders", NewTopic("orders", 7, 1, {})),
+        ("orders:3", NewTopic("orders", 3, 1, {})),
+        ("orders:3:2:retention.ms=5", NewTopic("orders", 3, 2, {"retention.ms": "5"})),
+        (
+            "orders:retention.ms=5:cleanup.policy=compact,delete",
+            NewTopic("orders", 7, 1, {"retention.ms": "5", "cleanup.policy": "compact,delete"}),
+        ),
+        (
+            "orders:1:leader.replication.throttled.replicas=0:1,1:2:segment.ms=9",
+            NewTopic("orders", 1, 1, {"leader.replication.throttled.replicas": "0:1,1:2", "segment.ms": "9"}),
+        ),
+    ],
+)
+def test_a_topic_has_partitions_replicas_and_settings(text: str, topic: NewTopic) -> None:
+    assert parse_topic(text, 7) == topic
+
+
+@pytest.mark.parametrize("text", [":3", "orders:x", "orders:1:2:3", "orders:", "a=b", "orders:-1", "orders:1:=5"])
+def test_another_form_of_a_topic_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="topic must be NAME"):
+        parse_topic(text, 1)
+
+
+async def test_a_topic_is_created_with_its_settings() -> None:
+    async with broker("--port", "0", "--topic", "orders:2:retention.ms=60000") as (_, servers):
+        described = await run("topics", "describe", "orders", "-b", servers)
+    assert ["orders", "retention.ms", "60000", "topic"] in described.rows
+    refused = await run("broker", "--port", "0", "--topic", "orders:2:retention=60000")
+    assert refused.status == 2
+    assert "topic 'orders' cannot be created: unknown setting 'retention'" in refused.errors
+
+
+async def test_clients_are_told_the_advertised_address() -> None:
+    port = free_port()
+    arguments = ("--port", "0", "--host", "0.0.0.0", "--advertised", f"kafka.example:{port}", "--brokers", "2")
+    async with broker(*arguments) as (process, servers):
+        assert servers == f"kafka.example:{port},kafka.example:{port + 1}"
+        process.terminate()
+
+
+async def test_a_broker_on_every_address_is_reached_by_the_advertised_one() -> None:
+    port = free_port()
+    async with broker("--port", str(port), "--host", "0.0.0.0", "--advertised", "localhost") as (_, servers):
+        assert servers == f"localhost:{port}"
+        listed = await run("topics", "list", "-b", servers)
+        assert listed.status == 0, listed.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--host", "0.0.0.0"), "--host 0.0.0.0 requires --advertised"),
+        (("--advertised", "kafka:x"), "--advertised must be HOST or HOST:PORT, got 'kafka:x'"),
+        (("--advertised", ":9092"), "--advertised must be HOST or HOST:PORT, got ':9092'"),
+        (("--advertised", "kafka:70000"), "--advertised must be HOST or HOST:PORT, got 'kafka:70000'"),
+    ],
+)
+async def test_a_wrong_address_is_explained(options: tuple[str, ...], error: str) -> None:
+    refused = await run("broker", "--port", "0", *options)
+    assert (refused.status, refused.errors.count("\n")) == (2, 1)
+    assert error in refused.errors
+
+
+@pytest.mark.parametrize(
+    ("advertised", "host", "port"), [("[::1]:9092", "::1", 9092), ("[::1]", "::1", None), ("kafka", "kafka", None)]
+)
+def test_an_advertised_address_may_have_a_port(advertised: str, host: str, port: int | None) -> None:
+    assert listen_settings(None, advertised) == {"advertised_host": host, "advertised_port": port}

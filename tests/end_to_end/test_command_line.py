@@ -56,3 +56,14 @@ async def test_a_wrong_option_is_named() -> None:
     status, output = await run("broker", "--prot", "1")
     assert status == 2
     assert "--prot" in output
+
+
+async def test_controllers_and_brokers_exclude_each_other() -> None:
+    status, output = await run("cluster", "-b", "127.0.0.1:1", "--bootstrap-controller", "127.0.0.1:2")
+    assert (status, "give either --bootstrap-server or --bootstrap-controller" in output) == (2, True)
+    status, output = await run("topics", "list", "--bootstrap-controller", "127.0.0.1:2")
+    assert (status, "No such option" in output) == (2, True)
+    status, output = await run("cluster", "--bootstrap-controller", "controller")
+    assert (status, output.count("\n")) == (2, 1)
+    assert "bootstrap_controllers" in output
+    assert "the port is missing" in output

@@ -129,7 +129,11 @@ def _names(context: typer.Context, incomplete: str, ask: Callable[[Admin], Await
 
     parameters = context.params
     connection = ConnectionOptions(
-        parameters.get("bootstrap_server"), parameters.get("config"), parameters.get("properties") or (), LIMIT
+        parameters.get("bootstrap_server"),
+        parameters.get("config"),
+        parameters.get("properties") or (),
+        LIMIT,
+        context.find_root().params.get("cluster"),
     )
     logger = logging.getLogger("aiokafka_lite")
     level = logger.level

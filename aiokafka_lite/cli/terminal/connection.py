@@ -7,14 +7,17 @@ lists the processes of a machine can read their arguments.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arguments import names_and_values
+from .clusters import cluster_properties
+from .registry_properties import divided
 
 if TYPE_CHECKING:
     from ... import Admin, Consumer, Producer, ShareConsumer
@@ -25,9 +28,12 @@ TIMEOUT = 10.0
 """Seconds that a request or a change may take. A user waits for it, so it is shorter than the client's default."""
 
 PREFIX = "AIOKAFKA_LITE_"
-_OWN = ("BOOTSTRAP_SERVER", "CONFIG")
-_FAMILIES = ("SECURITY_", "SASL_", "SSL_")
-_SECRET = ("password", "jaas", "token", "keystore.key")
+_OWN = ("BOOTSTRAP_SERVER", "BOOTSTRAP_CONTROLLER", "CONFIG", "CLUSTER", "CLUSTERS")
+_FAMILIES = ("SECURITY_", "SASL_", "SSL_", "SCHEMA_REGISTRY_", "PROXY_URL")
+"""How variables begin that are properties. A service aiokafka-lite-proxy in Kubernetes has others with PROXY_."""
+_SECRET = ("password", "passphrase", "jaas", "token", "keystore.key", "user.info", "client.secret")
+_NO_SECRET = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.token.provider")
+_USER = re.compile(r"://[^/?#]*@")
 _ELSEWHERE = ("env:", "file:")
 
 
@@ -39,6 +45,10 @@ class ConnectionOptions:
     config: Path | None
     properties: Sequence[str]
     timeout: float | None
+    cluster: str | None = None
+    """The name of a cluster in the file of clusters, whose properties all others override."""
+    bootstrap_controller: str | None = None
+    """Controllers that an admin client asks instead of brokers. Only commands that use no other client have them."""
 
     def admin(self) -> AbstractAsyncContextManager[Admin]:
         """Make a client for requests and changes, which runs within ``async with``."""
@@ -52,9 +62,22 @@ class ConnectionOptions:
         from ...settings.properties import client_settings
 
         properties = self.all_properties()
+        settings = _merged(client_settings(properties), api_timeout=self.timeout or TIMEOUT)
+        if self.bootstrap_controller is not None:
+            settings["bootstrap_servers"] = None
+            settings["bootstrap_controllers"] = self.bootstrap_controller
+        with _named(properties, ["api_timeout"]):
+            return Admin(**settings)
+
+    @contextmanager
+    def client_settings(self) -> Iterator[dict[str, Any]]:
+        """Return the settings that all clients share, for a call that makes clients in the body of ``with``."""
+        from ...settings.properties import client_settings
+
+        properties = self.all_properties()
         settings = client_settings(properties)
         with _named(properties, ["api_timeout"]):
-            return Admin(**_merged(settings, api_timeout=self.timeout or TIMEOUT))
+            yield _merged(settings, api_timeout=self.timeout or TIMEOUT)
 
     def may_create_topics(self) -> bool:
         """Return whether the first use of a topic by a producer may create it."""
@@ -112,7 +135,14 @@ class ConnectionOptions:
             )
 
     def all_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Join the properties of the file, the environment and the options together."""
+        """Join the properties of the file, the environment and the options together, without those of a registry."""
+        return divided(self._joined(environment))[0]
+
+    def registry_properties(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Return the properties of the schema registry."""
+        return divided(self._joined(environment))[1]
+
+    def _joined(self, environment: Mapping[str, str]) -> dict[str, str]:
         from ... import disclosure
         from ...errors import ConfigurationError
         from ...settings.properties import read_properties
@@ -123,9 +153,13 @@ class ConnectionOptions:
                 " property, and --set for a setting of a topic"
             )
         properties: dict[str, str] = {}
+        if self.cluster is not None:
+            properties = cluster_properties(self.cluster)
+            _check_names(f"cluster {self.cluster}", properties)
         if self.config is not None:
-            properties = read_properties(self.config)
-            _check_names(str(self.config), properties)
+            of_file = read_properties(self.config)
+            _check_names(str(self.config), of_file)
+            properties |= of_file
         properties |= of_environment(environment)
         properties |= of_options(self.properties)
         if self.bootstrap_server is not None:
@@ -161,9 +195,14 @@ def _check_names(source: str, properties: Mapping[str, str]) -> None:
     from ...settings.properties import check_known
 
     try:
-        check_known(properties)
+        check_known(divided(properties)[0])
     except ConfigurationError as error:
         raise ConfigurationError(f"{source}: {error}") from None
+
+
+def has_user(address: str) -> bool:
+    """Return whether an address has a user, and so may have a password."""
+    return _USER.search(address) is not None
 
 
 def of_options(texts: Sequence[str]) -> dict[str, str]:
@@ -173,7 +212,8 @@ def of_options(texts: Sequence[str]) -> dict[str, str]:
 
     properties = names_and_values("property", texts)
     for name, value in properties.items():
-        if any(part in name for part in _SECRET) and not value.startswith(_ELSEWHERE):
+        is_secret = name not in _NO_SECRET and any(part in name for part in _SECRET)
+        if (is_secret or has_user(value)) and not value.startswith(_ELSEWHERE):
             # A part of a secret may be taken for a name.
             shown_name = name if disclosure.setting(name) == name else "NAME"
             raise ConfigurationError(

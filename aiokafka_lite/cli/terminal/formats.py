@@ -6,7 +6,7 @@ A null prints as nothing, or as the text of ``--null``. JSON distinguishes a nul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from .templates import header_text, or_null, parse_template, template_formatter
 
 if TYPE_CHECKING:
     from ...consumer.columns import Batch
+    from .decoding import Columns
 
 
 class Format(StrEnum):
@@ -57,12 +58,28 @@ def parse_format(text: str) -> Format | str:
 _NAMES = tuple(map(str, Format))
 
 
-def formatter(line: Line) -> Callable[[Batch], bytes]:
-    """Return the function that prints the records of a batch: as lines with newlines, or by a format string."""
+def formatter(line: Line) -> Callable[[Batch, Columns | None], bytes]:
+    """Return the function that prints the records of a batch: as lines with newlines, or by a format string.
+
+    The second argument has the keys and values that a registry has decoded; None if nothing was decoded.
+    """
     if line.format is Format.JSON:
         from .json_lines import to_json_lines
 
         return to_json_lines
+    print_batch = _text_formatter(line)
+
+    def print_decoded(batch: Batch, decoded: Columns | None = None) -> bytes:
+        if decoded is not None and line.format not in (Format.HEX, Format.KEY_VALUE_HEX):
+            from .decoding import as_text
+
+            batch = replace(batch, keys=as_text(decoded.keys), values=as_text(decoded.values))
+        return print_batch(batch)
+
+    return print_decoded
+
+
+def _text_formatter(line: Line) -> Callable[[Batch], bytes]:
     if not isinstance(line.format, Format):
         return template_formatter(line.format, line.null)
     record = _RECORDS[line.format]

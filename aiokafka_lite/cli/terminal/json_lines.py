@@ -1,13 +1,15 @@
 """Records as lines of JSON: ``consume --json`` prints them, and ``produce --json-in`` reads them. Pure.
 
-Bytes that are UTF-8 are text. Other bytes are base64, in a member whose name ends with ``_base64``.
+Bytes that are UTF-8 are text. Other bytes are base64, in a member whose name ends with ``_base64``. When records are
+read from lines, a key or a value may also be an object, a list or a number: its JSON is written. Headers may also be an
+object of names and values.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...arguments import must_be
@@ -16,10 +18,11 @@ from ...types import Header
 
 if TYPE_CHECKING:
     from ...consumer.columns import Batch
+    from .decoding import Columns, Decoded
 
 _WRITTEN = ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
-_MEMBERS = {*_WRITTEN, "topic", "offset", "timestamp_type"}
-"""The members of a record. The last three belong to the record that was read, and are not written."""
+_MEMBERS = {*_WRITTEN, "topic", "offset", "timestamp_type", "key_schema", "value_schema"}
+"""The members of a record. The last five belong to the record that was read, and are not written."""
 
 
 class JsonRecord(NamedTuple):
@@ -32,8 +35,12 @@ class JsonRecord(NamedTuple):
     timestamp: int | None
 
 
-def to_json_lines(batch: Batch) -> bytes:
-    """Write the records of a batch as JSON, each as an object on a line of its own."""
+def to_json_lines(batch: Batch, decoded: Columns | None = None) -> bytes:
+    """Write the records of a batch as JSON, each as an object on a line of its own.
+
+    ``decoded`` has the keys and values that a registry has decoded.
+    """
+    keys, values = (batch.keys, batch.values) if decoded is None else decoded
     return b"".join(
         json.dumps(
             {
@@ -42,16 +49,23 @@ def to_json_lines(batch: Batch) -> bytes:
                 "offset": record.offset,
                 "timestamp": record.timestamp,
                 "timestamp_type": batch.timestamp_type.name.lower(),
-                **_text("key", record.key),
-                **_text("value", record.value),
+                **_member("key", key),
+                **_member("value", value),
                 "headers": [{"key": header.key, **_text("value", header.value)} for header in record.headers],
             },
             ensure_ascii=False,
             separators=(",", ":"),
         ).encode()
         + b"\n"
-        for record in batch
+        for record, key, value in zip(batch, keys, values)
     )
+
+
+def _member(name: str, cell: Decoded | bytes | None) -> dict[str, object]:
+    """Return a key or value; a decoded one as it is, with the id of its schema."""
+    if cell is None or isinstance(cell, bytes):
+        return {**_text(name, cell)}
+    return {name: cell.value, f"{name}_schema": cell.schema}
 
 
 def _text(name: str, data: bytes | None) -> dict[str, str | None]:
@@ -64,8 +78,11 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": b64encode(data).decode()}
 
 
-def from_json_line(line: bytes) -> JsonRecord:
-    """Parse the record of a line. Raises SerializationError for a line that is not a record."""
+def from_json_line(line: bytes, as_json: Container[str] = ()) -> JsonRecord:
+    """Parse the record of a line. A text of ``key`` or ``value`` stays JSON if ``as_json`` has this name.
+
+    Raises SerializationError for a line that is not a record.
+    """
     try:
         record = json.loads(line.decode("utf-8-sig"))  # json guesses the encoding of bytes
     except json.JSONDecodeError as error:
@@ -79,8 +96,8 @@ def from_json_line(line: bytes) -> JsonRecord:
         raise SerializationError(f"has the unknown member {min(unknown)!r}; it may have {', '.join(_WRITTEN)}")
     timestamp = _number(record, "timestamp")
     return JsonRecord(
-        _bytes(record, "key"),
-        _required(record, "a record"),
+        _bytes(record, "key", as_json="key" in as_json),
+        _required(record, "a record", as_json="value" in as_json),
         tuple(map(_header, _headers(record))),
         _number(record, "partition"),
         None if timestamp == -1 else timestamp,
@@ -89,8 +106,10 @@ def from_json_line(line: bytes) -> JsonRecord:
 
 def _headers(record: Mapping[str, object]) -> list[object]:
     headers = record.get("headers") or []
+    if isinstance(headers, dict):
+        return [{"key": name, "value": value} for name, value in headers.items()]
     if not isinstance(headers, list):
-        raise SerializationError(must_be("headers", "a list of objects with key and value", headers))
+        raise SerializationError(must_be("headers", "an object, or a list of objects with key and value", headers))
     return headers
 
 
@@ -101,25 +120,33 @@ def _header(header: object) -> Header:
     return Header(name, _required(header, "a header"))
 
 
-def _required(members: Mapping[str, object], what: str) -> bytes | None:
+def _required(members: Mapping[str, object], what: str, *, as_json: bool = False) -> bytes | None:
     if "value" not in members and "value_base64" not in members:
         raise SerializationError(f'{what} requires value or value_base64; write "value":null for a null')
-    return _bytes(members, "value")
+    return _bytes(members, "value", as_json=as_json)
 
 
-def _bytes(members: Mapping[str, object], name: str) -> bytes | None:
+def _bytes(members: Mapping[str, object], name: str, *, as_json: bool = False) -> bytes | None:
     encoded = members.get(f"{name}_base64")
     text = members.get(name)
     if encoded is None:
-        if not isinstance(text, str | None):
-            raise SerializationError(must_be(name, "a string or null", text))
-        return None if text is None else _encoded(name, text)
+        if text is None:
+            return None
+        return _encoded(name, text if isinstance(text, str) and not as_json else _json(name, text))
     if text is not None or not isinstance(encoded, str):
         raise SerializationError(must_be(f"{name}_base64", f"a string, without {name}", encoded))
     try:
         return b64decode(encoded, validate=True)
     except ValueError:
         raise SerializationError(must_be(f"{name}_base64", "base64", encoded)) from None
+
+
+def _json(name: str, value: object) -> str:
+    """Return the JSON of a value that is not text: an object, a list, a number or a boolean."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError):
+        raise SerializationError(f"{name} must have numbers that JSON allows, without NaN and Infinity") from None
 
 
 def _encoded(name: str, text: str) -> bytes:

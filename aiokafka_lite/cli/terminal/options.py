@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from . import completion
 from .connection import ConnectionOptions
 from .output import Output
+from .refusals import refusals_of
 from .run import run
 
 BootstrapServer = Annotated[
@@ -27,6 +29,15 @@ BootstrapServer = Annotated[
         metavar="HOST:PORT",
         envvar="AIOKAFKA_LITE_BOOTSTRAP_SERVER",
         help="Bootstrap brokers, separated by commas.  [default: localhost:9092]",
+    ),
+]
+BootstrapController = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        metavar="HOST:PORT",
+        envvar="AIOKAFKA_LITE_BOOTSTRAP_CONTROLLER",
+        help="Controllers to ask instead of brokers, separated by commas.",
     ),
 ]
 ConfigFile = Annotated[
@@ -83,16 +94,25 @@ Command = Callable[..., Awaitable[int]]
 
 
 def command(
-    application: typer.Typer, name: str | None = None, *, examples: str = "", prints_tables: bool = True
+    application: typer.Typer,
+    name: str | None = None,
+    *,
+    examples: str = "",
+    prints_tables: bool = True,
+    asks_controllers: bool = False,
 ) -> Callable[[Command], Callable[..., None]]:
     """Register a command, with the shared options added to its own.
 
-    ``prints_tables`` adds the option ``--no-headings``. ``examples`` are lines for the help text.
+    ``prints_tables`` adds the option ``--no-headings``, ``asks_controllers`` adds ``--bootstrap-controller``.
+    ``examples`` are lines for the help text.
     """
+    optional = {"no_headings": prints_tables, "bootstrap_controller": asks_controllers}
+    left_out = {name for name, is_wanted in optional.items() if not is_wanted}
 
     def register(function: Command) -> Callable[..., None]:
         def run_command(
             *,
+            context: typer.Context,
             bootstrap_server: str | None,
             config: Path | None,
             properties: list[str] | None,
@@ -100,29 +120,91 @@ def command(
             verbose: bool,
             as_json: bool,
             no_headings: bool = False,
+            bootstrap_controller: str | None = None,
             **own: Any,
         ) -> None:
-            connection = ConnectionOptions(bootstrap_server, config, properties or (), timeout)
+            cluster = context.find_root().params.get("cluster")
+            server, controller = _servers(context, bootstrap_server, bootstrap_controller)
+            connection = ConnectionOptions(server, config, properties or (), timeout, cluster, controller)
             shared = Shared(connection, Output(as_json=as_json, headings=not no_headings))
-            raise typer.Exit(run(lambda: function(shared, **own), verbose=verbose))
+            with refusals_of(context.command_path.partition(" ")[2], connection.all_properties):
+                status = run(lambda: function(shared, **own), verbose=verbose)
+            raise typer.Exit(status)
 
-        run_command.__signature__ = _signature(function, prints_tables)  # type: ignore[attr-defined]
+        run_command.__signature__ = _signature(function, left_out)  # type: ignore[attr-defined]
         run_command.__annotations__ = {}
         run_command.__name__ = function.__name__
-        application.command(name, help=_help(function, examples), short_help=_short_help(function))(run_command)
+        text = _help(function, examples)
+        application.command(name, cls=HelpCommand, help=text, short_help=_short_help(function))(run_command)
         return run_command
 
     return register
 
 
-def plain_command(application: typer.Typer, *, examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def plain_command(
+    application: typer.Typer, name: str | None = None, *, examples: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that has none of the shared options. The function runs everything itself."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        application.command(help=_help(function, examples), short_help=_short_help(function))(function)
+        text = _help(function, examples)
+        application.command(name, cls=HelpCommand, help=text, short_help=_short_help(function))(function)
         return function
 
     return register
+
+
+class HelpCommand(TyperCommand):
+    """A command whose help names values by words: NUMBER instead of Typer's ``<int range>`` and ``<list[int]>``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, each with the word that its help shows for the value."""
+        params: list[Any] = super().get_params(ctx)
+        for param in params:
+            if param.param_type_name == "option" and param.metavar is None and not param.is_flag:
+                word = _word(param.display_type(ctx))
+                param.metavar = word if param.nargs == 1 else None
+        return params
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments without types, because their names say what they are, and the options."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and param.param_type_name == "argument":
+                sections["Arguments"].append((_TYPE.sub("", record[0]), record[1]))
+            elif record is not None:
+                sections["Options"].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+_TYPE = re.compile(r" <(list\[)?(str|int|file|path)\]?( range)?>$")
+_LIST = re.compile(r"<list\[(.*)\]>")
+_WORDS = {"<int>": "NUMBER", "<int range>": "NUMBER", "<float>": "NUMBER", "<float range>": "NUMBER"} | {
+    "<str>": "NAME",
+    "<file>": "FILE",
+    "<path>": "PATH",
+}
+
+
+def _word(shown: str) -> str:
+    """Return the word for a type as Typer shows it. A choice stays as it is: ``<a|b>``."""
+    single = _LIST.sub(r"<\1>", shown)
+    return _WORDS.get(single, single)
+
+
+def _servers(context: typer.Context, server: str | None, controller: str | None) -> tuple[str | None, str | None]:
+    """Return the brokers and the controllers, one of them None. An option overrides a variable of the other kind."""
+    if server is None or controller is None:
+        return server, controller
+    sources = {name: context.get_parameter_source(name) for name in ("bootstrap_server", "bootstrap_controller")}
+    is_variable = {name: source is not None and source.name == "ENVIRONMENT" for name, source in sources.items()}
+    if is_variable["bootstrap_server"] == is_variable["bootstrap_controller"]:
+        raise typer.BadParameter("give either --bootstrap-server or --bootstrap-controller, not both", ctx=context)
+    return (None, controller) if is_variable["bootstrap_server"] else (server, None)
 
 
 def _help(function: Callable[..., object], examples: str) -> str:
@@ -140,6 +222,7 @@ def _short_help(function: Callable[..., object]) -> str:
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "bootstrap_server": (BootstrapServer, None),
+    "bootstrap_controller": (BootstrapController, None),
     "config": (ConfigFile, None),
     "properties": (Properties, None),
     "timeout": (Timeout, None),
@@ -149,16 +232,18 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 }
 
 
-def _signature(function: Callable[..., object], prints_tables: bool) -> inspect.Signature:
-    """Return the function's own options, followed by the shared ones."""
+def _signature(function: Callable[..., object], left_out: Collection[str]) -> inspect.Signature:
+    """Return the function's own options, followed by the shared ones without those ``left_out``."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
+    context = inspect.Parameter("context", keyword, annotation=typer.Context)
     return inspect.Signature(
-        [parameter.replace(annotation=hints[parameter.name], kind=keyword) for parameter in own]
+        [context]
+        + [parameter.replace(annotation=hints[parameter.name], kind=keyword) for parameter in own]
         + [
             inspect.Parameter(name, keyword, default=default, annotation=annotation)
             for name, (annotation, default) in _SHARED.items()
-            if prints_tables or name != "no_headings"
+            if name not in left_out
         ]
     )

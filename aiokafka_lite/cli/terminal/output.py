@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .refusals import explained_refusal
 from .run import FAILED, say, with_options
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ def show_changes(
     """
     if output.as_json:
         errors = [
-            {**changed.as_object(item if isinstance(item, tuple) else (item,)), "error": with_options(str(error))}
+            {
+                **changed.as_object(item if isinstance(item, tuple) else (item,)),
+                "error": with_options(explained_refusal(error)),
+            }
             for item, error in failed.items()
         ]
         output.print_json({"executed": not dry_run, "done": changed.as_objects(), "failed": errors})
@@ -148,7 +152,7 @@ def show_errors(errors: Iterable[Exception]) -> int:
     """Print each error as a line on stderr; return the exit status."""
     status = 0
     for error in errors:
-        say(with_options(str(error)))
+        say(with_options(explained_refusal(error)))
         status = FAILED
     return status
 
@@ -175,7 +179,8 @@ def rich_table(part: Part, width: int) -> RichTable:
         folded = _folded(heading, longest)
         needed += max(longest if numbers else min(longest, LEGIBLE), *map(len, folded.split("\n")))
         justify: JustifyMethod = "right" if numbers else "left"
-        table.add_column(folded, justify=justify, vertical="bottom", overflow="fold", no_wrap=numbers)
+        # rich puts headings at the bottom by itself. With ``vertical="bottom"``, a folded cell began above its row.
+        table.add_column(folded, justify=justify, overflow="fold", no_wrap=numbers)
     for number, row in enumerate(part.rows):
         cells = [Text(text_of(cell), style=style_of(heading, cell)) for heading, cell in zip(part.headings, row)]
         table.add_row(*cells)

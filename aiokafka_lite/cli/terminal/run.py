@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from .refusals import explained_refusal
+
 FAILED = 1
 WRONG = 2
 INTERRUPTED = 130
@@ -47,7 +49,7 @@ def run_blocking(command: Callable[[], int], *, verbose: bool = False) -> int:
             import traceback
 
             traceback.print_exception(error)
-        say(with_options(str(error) or repr(error)))
+        say(with_options(explained_refusal(error)))
         # Wrong settings are a ValueError, and so is a port in use. Its cause tells the two apart.
         is_system = isinstance(error.__cause__, OSError)
         return WRONG if isinstance(error, ValueError) and not is_system else FAILED

@@ -60,6 +60,16 @@ def test_a_change_that_is_only_checked_is_not_executed(cli: CommandLine, command
     assert cli.rows("topics", "describe", "kept")[1:] == []
 
 
+def test_a_described_topic_has_the_settings_that_differ_from_the_defaults(cli: CommandLine) -> None:
+    cli.ask("topics", "create", "described", "--set", "retention.ms=1000")
+    described = cli.objects("topics", "describe", "described")
+    assert len(described["partitions"]) == 1
+    assert described["settings"] == [
+        {"topic": "described", "setting": "retention.ms", "value": "1000", "source": "topic"}
+    ]
+    assert cli.ask("topics", "describe", "described").endswith("described\tretention.ms\t1000\ttopic\n")
+
+
 def test_settings_and_quotas_are_named_without_their_values(cli: CommandLine) -> None:
     cli.ask("topics", "create", "set")
     altered = done(cli, "configs", "alter", "topic", "set", "--set", "segment.ms=80000", "--unset", "retention.ms")

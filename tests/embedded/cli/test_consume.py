@@ -49,14 +49,14 @@ REQUESTS = [
 class NoDataDir(ConnectionOptions):
     """Reaches the embedded cluster without a socket."""
 
-    cluster: EmbeddedCluster
+    embedded: EmbeddedCluster = None  # type: ignore[assignment]  # each test gives it
 
     def consumer(self, group: str | None, **options: object) -> Consumer:
-        consumer: Any = ConnectionOptions.consumer(self, group, connector=self.cluster.connector, **options)
+        consumer: Any = ConnectionOptions.consumer(self, group, connector=self.embedded.connector, **options)
         return consumer
 
     def new_admin(self) -> Admin:
-        return Admin(self.cluster.bootstrap_servers, connector=self.cluster.connector)
+        return Admin(self.embedded.bootstrap_servers, connector=self.embedded.connector)
 
 
 def job(**changes: Any) -> ConsumeJob:
@@ -81,7 +81,7 @@ async def slow_orders(cluster: EmbeddedCluster, partitions: int, chance: random.
         fill(cluster, TopicPartition("orders", number), 50)
     for request in chance.sample(REQUESTS, 3):
         cluster.on(request, times=chance.randint(1, 3)).delay(chance.choice([0.05, 0.3, 1.0, 4.0]))
-    return NoDataDir(cluster.bootstrap_servers, None, (), None, cluster)
+    return NoDataDir(cluster.bootstrap_servers, None, (), None, embedded=cluster)
 
 
 @pytest.mark.thorough
@@ -96,7 +96,7 @@ async def test_a_new_group_reads_everything_up_to_the_end(
 
 
 async def test_an_unknown_topic_of_a_group_is_an_error(cluster: EmbeddedCluster) -> None:
-    connection = NoDataDir(cluster.bootstrap_servers, None, (), 2.0, cluster)
+    connection = NoDataDir(cluster.bootstrap_servers, None, (), 2.0, embedded=cluster)
     with pytest.raises(KafkaError, match="there is no topic 'orders'"):
         await consume(connection, job())
 
@@ -120,7 +120,7 @@ async def test_an_offset_that_looks_like_a_time_is_named(
     cluster: EmbeddedCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     await cluster.create_topic("orders", partitions=1)
-    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, embedded=cluster)
     text = await first_line_on_stderr(consume(connection, job(group=None, start="1700000000000", until=None)), capfd)
     assert "no partition has the offset 1700000000000 yet (the largest end is 0): waiting for new records" in text
     assert "for a time in milliseconds, write --from @1700000000000" in text
@@ -130,7 +130,7 @@ async def test_a_member_without_partitions_says_what_it_waits_for(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic("orders", partitions=1)
-    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, embedded=cluster)
     async with connection.consumer("new", topics=["orders"]) as owner:
         await owner.wait_assigned()
         running = asyncio.create_task(consume(connection, job(until=None)))
@@ -152,7 +152,7 @@ async def test_a_command_that_is_stopped_at_any_time_ends_without_an_error(
     chance = random.Random(seed)
     for request in REQUESTS:
         cluster.on(request, times=3).delay(0.5)
-    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, embedded=cluster)
     command = asyncio.create_task(consume(connection, job(start="10", until=None)))
     await asyncio.sleep(chance.uniform(0.0, 8.0))
     command.cancel()
@@ -181,7 +181,7 @@ async def test_a_rebalance_during_the_wait_for_a_position_is_no_error(cluster: E
     await cluster.create_topic("orders", partitions=4)
     for node in cluster.nodes:
         cluster.on(ListOffsetsRequest, node=node, nth=2).delay(8.0)
-    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, cluster)
+    connection = NoDataDir(cluster.bootstrap_servers, None, (), None, embedded=cluster)
 
     async def later() -> int:
         await asyncio.sleep(pause)

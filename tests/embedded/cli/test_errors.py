@@ -7,7 +7,9 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.cli.terminal.run import with_options
+from aiokafka_lite.cli.terminal.setting_names import explained_settings
 from aiokafka_lite.embedded import Security
+from aiokafka_lite.errors import BrokerError, ErrorCode
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.embedded.cli.conftest import CommandLine
 
@@ -45,3 +47,65 @@ def test_a_time_that_the_option_sets_is_named_as_the_option() -> None:
 )
 def test_an_ordinary_word_is_not_named_as_a_property(text: str, expected: str) -> None:
     assert with_options(text) == expected
+
+
+def test_a_refusal_by_acls_names_the_user_and_the_operation(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    security = Security("SASL_PLAINTEXT", users={"alice": "secret"})
+    with EmbeddedKafkaServer(super_users=["User:admin"], security=security) as server:
+        cli = CommandLine(server, monkeypatch, capfd)
+        for name in ("security_protocol", "sasl_mechanism", "sasl_username", "sasl_password"):
+            value = server.call(server.cluster.client_settings)[name]
+            monkeypatch.setenv(f"AIOKAFKA_LITE_{name.upper()}", value)
+        assert "the user alice needs the operation read on the topic" in cli.fails("consume", "orders")
+        assert "the user alice needs the operation alter on the cluster" in cli.fails(
+            "acls", "add", "topic", "orders", "-p", "bob", "-o", "read"
+        )
+        assert "the user alice needs the operation describe on the group" in cli.fails("groups", "describe", "g")
+        assert "secret" not in cli.fails("topics", "delete", "orders", "--yes")
+
+
+def test_a_refusal_names_a_user_without_a_login(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedKafkaServer(super_users=["User:admin"]) as server:
+        error = CommandLine(server, monkeypatch, capfd).fails("produce", "orders", "--file", "/dev/null")
+    assert "the user ANONYMOUS (a connection without a login) needs the operation write on the topic" in error
+
+
+def test_diagnose_names_settings_as_properties(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedKafkaServer(security=Security("SASL_PLAINTEXT", users={"alice": "secret"})) as server:
+        status, output, _ = CommandLine(server, monkeypatch, capfd).run("diagnose", "--timeout", "2")
+    assert status == 1
+    assert "security.protocol" in output
+    assert "security_protocol" not in output
+
+
+@pytest.mark.parametrize(
+    ("command", "suggestion"),
+    [
+        (("topics", "create", "new", "--set", "retenton.ms=1"), "retention.ms"),
+        (("topics", "alter", "known", "--set", "clenup.policy=compact"), "cleanup.policy"),
+        (("configs", "alter", "topic", "known", "--set", "segmnt.ms=1"), "segment.ms"),
+        (("configs", "alter", "group", "g", "--set", "consumer.sesion.timeout.ms=1"), "consumer.session.timeout.ms"),
+    ],
+    ids=str,
+)
+def test_a_wrong_name_of_a_setting_has_a_suggestion(
+    cli: CommandLine, command: tuple[str, ...], suggestion: str
+) -> None:
+    cli.run("topics", "create", "known")
+    error = cli.fails(*command)
+    assert error.count("did you mean") == 1
+    assert suggestion in error
+
+
+def test_a_broker_without_suggestions_gets_one() -> None:
+    refused = {"orders": BrokerError(ErrorCode.INVALID_CONFIG, reason="Unknown topic config name: retenton.ms")}
+    (error,) = explained_settings(refused, "topic", ["retenton.ms", "segment.ms"]).values()
+    assert str(error) == "Unknown topic config name: retenton.ms (INVALID_CONFIG); did you mean 'retention.ms'?"
+    wrong_value = {"orders": BrokerError(ErrorCode.INVALID_CONFIG, reason="must be positive")}
+    assert explained_settings(wrong_value, "topic", ["retention.ms"]) == wrong_value

@@ -86,7 +86,7 @@ def test_replicas_move_to_other_brokers(cli: CommandLine, tmp_path: Path) -> Non
         deadline = time.monotonic() + DEADLINE
         while cli.rows("reassign", "list"):
             assert time.monotonic() < deadline
-        return [object_["replicas"] for object_ in cli.objects("topics", "describe", "orders")]
+        return [object_["replicas"] for object_ in cli.objects("topics", "describe", "orders")["partitions"]]
 
     cli.ask("reassign", "start", "orders", "--brokers", "2,3")
     assert replicas() == [[2, 3], [3, 2]]

@@ -65,6 +65,49 @@ def test_a_line_that_is_no_record_ends_the_command_with_its_number(cli: CommandL
     assert "line 2: has the unknown member 'vaule'" in errors
 
 
+def test_a_value_may_be_any_json_and_headers_an_object(
+    cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer
+) -> None:
+    lines = (
+        '{"key":7,"value":{"city":"K\u00f6ln","tags":[1,2.5,null]},"headers":{"lang":"de","gone":null}}\n'
+        '{"key":["a"],"value":true}\n'
+    )
+    produce(cli, tmp_path, "objects", lines.encode(), "--json-in")
+    first, second = sorted(server.records("objects"), key=lambda record: record.key or b"")
+    assert (first.key, first.value) == (b"7", '{"city":"K\u00f6ln","tags":[1,2.5,null]}'.encode())
+    assert [(header.key, header.value) for header in first.headers] == [("lang", b"de"), ("gone", None)]
+    assert (second.key, second.value) == (b'["a"]', b"true")
+
+
+def test_a_number_that_json_does_not_have_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text('{"value":{"a":NaN}}\n')
+    cli.ask("topics", "create", "numbers")
+    status, _, errors = cli.run("produce", "numbers", "--json-in", "--file", str(path))
+    assert status == 1
+    assert "line 1: value must have numbers that JSON allows" in errors
+
+
+@pytest.mark.parametrize("lines", [4, pytest.param(700_000, marks=pytest.mark.thorough)])
+def test_produce_prints_the_offsets_it_has_written(cli: CommandLine, tmp_path: Path, lines: int) -> None:
+    topic = f"written-{lines}"
+    cli.ask("topics", "create", topic, "-p", "2")
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n")
+    cli.ask("produce", topic, "--partition", "1", "--file", str(path))
+    path.write_bytes(b"12345678\n" * lines)  # the longer input is sent as columns
+    printed = json.loads(cli.ask("produce", topic, "--partition", "1", "--json", "--file", str(path)))
+    assert printed["records"] == lines
+    assert printed["partitions"] == [{"partition": 1, "first_offset": 1, "last_offset": lines, "records": lines}]
+
+
+def test_every_record_has_the_key_of_the_option(cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer) -> None:
+    produce(cli, tmp_path, "keyed", b"a\nb\n", "--key", r"k\x31")
+    assert [(record.key, record.value) for record in server.records("keyed")] == [(b"k1", b"a"), (b"k1", b"b")]
+    for other in (("--key-separator", ":"), ("--json-in",)):
+        assert "excludes" in cli.fails("produce", "keyed", "--key", "k", *other, status=2)
+
+
 def test_tombstones_are_written_and_printed(cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer) -> None:
     produce(cli, tmp_path, "deleted", rb"a:" + b"\n" + rb":b" + b"\n", "-k", ":", "--null", "")
     assert {(record.key, record.value) for record in server.records("deleted")} == {(b"a", None), (None, b"b")}
@@ -120,7 +163,7 @@ def test_reading_begins_and_ends_at_the_given_places(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("produce", "t", "--json-in", "-k", ":"), "--json-in excludes --key-separator and --null"),
+        (("produce", "t", "--json-in", "-k", ":"), "--json-in excludes --key, --key-separator and --null"),
         (("consume", "t", "--until", "2100-01-01"), "until must be a time in the past, got '2100-01-01'"),
         (("consume", "t", "--format", "keys"), "format must be one of value, key-value, json"),
         (("consume", "t", "--format", "%k", "--headers"), "a format string has its own fields"),

@@ -18,6 +18,7 @@ def test_variables_of_the_environment_become_security_properties() -> None:
         "AIOKAFKA_LITE_SECURITY_PROTOCOL": "SASL_SSL",
         "AIOKAFKA_LITE_SASL_PASSWORD": "secret",
         "AIOKAFKA_LITE_SSL_KEY_PASSWORD": "file:/run/secrets/key",
+        "AIOKAFKA_LITE_PROXY_URL": "socks5://alice:secret@proxy:1080",
         "AIOKAFKA_LITE_BOOTSTRAP_SERVER": "an option's own",
         "AIOKAFKA_LITE_CONFIG": "an option's own",
         "PATH": "/bin",
@@ -26,6 +27,7 @@ def test_variables_of_the_environment_become_security_properties() -> None:
         "security.protocol": "SASL_SSL",
         "sasl.password": "secret",
         "ssl.key.password": "file:/run/secrets/key",
+        "proxy.url": "socks5://alice:secret@proxy:1080",
     }
 
 
@@ -44,7 +46,9 @@ def test_a_misspelled_variable_is_an_error_with_the_nearest_name(variable: str, 
         of_environment({f"AIOKAFKA_LITE_{variable}": "x"})
 
 
-@pytest.mark.parametrize("variable", ["PURE", "CI", "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_9092_TCP_ADDR"])
+@pytest.mark.parametrize(
+    "variable", ["PURE", "CI", "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_9092_TCP_ADDR", "PROXY_PORT"]
+)
 def test_variables_of_others_are_ignored(variable: str) -> None:
     assert of_environment({f"AIOKAFKA_LITE_{variable}": "x"}) == {}
 
@@ -62,7 +66,40 @@ def test_an_option_may_refer_to_a_secret() -> None:
     assert of_options(texts) == expected
 
 
-@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "sasl.jaas.config", "ssl.keystore.key"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sasl.oauthbearer.token.endpoint.url=https://idp.example/token",
+        "sasl.oauthbearer.token.provider=tokens:of_orders",
+        "schema.registry.url=http://registry:8081/a@b",
+        "proxy.url=socks5://proxy:1080",
+        "proxy.url=env:PROXY",
+    ],
+)
+def test_an_option_may_hold_an_address_without_a_user(text: str) -> None:
+    name, _, value = text.partition("=")
+    assert of_options([text]) == {name: value}
+
+
+@pytest.mark.parametrize("address", ["proxy.url=socks5://u:hunter2@h:1080", "schema.registry.url=http://u:hunter2@h"])
+def test_an_option_may_not_hold_an_address_with_a_password(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="must not be given in plain text") as caught:
+        of_options([address])
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "ssl.key.password",
+        "sasl.jaas.config",
+        "ssl.keystore.key",
+        "sasl.oauthbearer.token",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ],
+)
 def test_an_option_may_not_hold_a_secret(name: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"use {name}=env:VARIABLE")) as caught:
         of_options([f"{name}=hunter2"])

@@ -60,6 +60,12 @@ def test_every_command_that_deletes_asks_a_person_first() -> None:
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_values_are_named_by_words_and_not_by_types_of_python(path: tuple[str, ...]) -> None:
+    _, _, listed = ALL[path].get_help(typer.Context(ALL[path])).rpartition("Examples:")
+    assert re.findall(r"<(?:list|int|str|float|file|path|dir)\b[^>]*>", listed) == []
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_examples_are_commands_with_options_that_exist(path: tuple[str, ...]) -> None:
     _, examples_heading, examples = ALL[path].help.partition("Examples:\n")
     assert examples_heading
@@ -98,7 +104,7 @@ def test_help_fits_the_terminal_and_cuts_no_word(
     _, _, options = rest.partition("Arguments:")  # examples are copied, so they are not folded
     lines = [*printed.splitlines(), *options.splitlines()]
     assert max(map(len, lines)) <= columns
-    assert not any(re.search(r"\w\.\.\.$", line) for line in lines)
+    assert not any(re.search(r" \S*\w\.\.\.$", line.strip()) for line in lines)
     if path == ("consume",):
         assert "AIOKAFKA_LITE_BOOTSTRAP_SERVER" in options
 

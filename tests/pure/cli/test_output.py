@@ -65,6 +65,20 @@ def test_the_table_of_lag_watch_fits_a_terminal_of_80_columns() -> None:
     assert {"TOPIC", "PARTITIONS", "LAG", "HIGHEST", "SECOND", "SECONDS"} < set(words)
 
 
+def test_a_folded_cell_begins_on_the_line_of_its_row() -> None:
+    screen = io.StringIO()
+    table = Table(("NAME", "LOG-END-OFFSET"), [("x" * 30 + "y" * 10, 7), ("z", 8)])
+    Console(file=screen, width=40).print(rich_table(table, 40))
+    lines = [line.split() for line in screen.getvalue().splitlines() if line.strip()]
+    assert lines[0] == ["LOG-END-"]
+    assert lines[1] == ["NAME", "OFFSET"]
+    first, second = lines[3:5]
+    assert first[-1] == "7"
+    assert first[0].startswith("x")
+    assert len(second) == 1
+    assert second[0].endswith("y")
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_rows_that_do_not_fit_the_terminal_are_lists_with_whole_words(width: int) -> None:
     row = ("shipping", "orders", 0, None, 17, None, "client-0dd69659", "/127.0.0.1", "client")

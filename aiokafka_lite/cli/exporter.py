@@ -1,0 +1,102 @@
+"""``aiokafka-lite exporter``: the figures of a cluster for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import must_be
+from ..errors import ConfigurationError
+from ..extras import extra
+from ..metrics.cluster import ClusterWatch
+from .terminal.connection import ConnectionOptions
+from .terminal.run import log_warnings, say, with_options
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+
+async def exporter(
+    connection: ConnectionOptions, listen: str, every: float, group: str, topic: str, by_partition: bool, limit: int
+) -> int:
+    """Serve the figures until a signal. Raises ConfigurationError for a wrong pattern or address, or a port in use."""
+    host, port = address_of(listen)
+    patterns = {name: _pattern(name, text) for name, text in (("group", group), ("topic", topic))}
+    async with connection.admin() as admin:
+        watch = ClusterWatch(
+            admin,
+            groups=patterns["group"],
+            topics=patterns["topic"],
+            by_partition=by_partition,
+            most_series=limit,
+        )
+        error = await watch.look()
+        if error is not None:
+            raise error
+        with serving(watch, host, port) as address:
+            log_warnings()
+            say(f"metrics of {len(watch.figures)} kinds at http://{address}/metrics, every {every:g} s; Ctrl-C stops")
+            while True:
+                await asyncio.sleep(every)
+                error = await watch.look()
+                if error is not None:
+                    say(with_options(str(error)))
+
+
+@contextmanager
+def serving(watch: ClusterWatch, host: str, port: int) -> Iterator[str]:
+    """Serve the figures from a thread. Yields the address with the port."""
+    client = extra("prometheus_client", "prometheus")
+    registry = client.CollectorRegistry()
+    registry.register(_Collector(watch))
+    try:
+        server, thread = client.start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+    try:
+        yield f"{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Collector:
+    """Gives the last figures to ``prometheus_client``, whose thread reads one attribute of the watch."""
+
+    def __init__(self, watch: ClusterWatch) -> None:
+        self._watch = watch
+        self._core = extra("prometheus_client.metrics_core", "prometheus")
+
+    def __repr__(self) -> str:
+        return f"<_Collector {self._watch!r}>"
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._watch.figures:
+            kind: Any = self._core.CounterMetricFamily if family.is_counter else self._core.GaugeMetricFamily
+            metric = kind(family.name, family.description, labels=family.labels)
+            for labels, value in family.samples:
+                metric.add_metric(labels, value)
+            yield metric
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Parse ``host:port``, also ``[::1]:9308``. Raises ConfigurationError."""
+    host, _, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise ConfigurationError(must_be("listen", "HOST:PORT, as in 127.0.0.1:9308", text))
+    return host, int(port)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(f"{name} must be a regular expression, got {text!r}: {error}") from None
