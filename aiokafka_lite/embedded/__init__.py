@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .broker_metrics import BrokerMetrics, ClusterMetrics, TopicMetrics
+from .broker_metrics import BrokerMetrics, ClusterMetrics, RequestMetrics, TopicMetrics
 from .client_telemetry import MetricsPush
 from .cluster import EmbeddedCluster, MemoryConnector
 from .cluster_config import ClusterConfig
@@ -10,6 +10,7 @@ from .faults import Exchange, Fault
 from .metadata.controller import Refused
 from .registry.schema_registry import EmbeddedSchemaRegistry
 from .security.security import Security
+from .services import service_cluster
 
 __all__ = [
     "BrokerMetrics",
@@ -22,6 +23,8 @@ __all__ = [
     "MemoryConnector",
     "MetricsPush",
     "Refused",
+    "RequestMetrics",
     "Security",
     "TopicMetrics",
+    "service_cluster",
 ]

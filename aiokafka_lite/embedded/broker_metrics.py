@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from ..protocol.messages import REQUESTS
 from ..snapshot import Snapshot
 from .node import BrokerNode
 from .replicas.broker_counters import TopicCounters
@@ -28,8 +29,21 @@ class TopicMetrics(Snapshot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMetrics(Snapshot):
+    """The requests of clients for one API, near Kafka's RequestMetrics.
+
+    A time is in seconds of the event loop, from the arrival of a request until it was handled. So it contains waits for
+    replicas and for data: a fetch without records takes up to ``fetch_max_wait``.
+    """
+
+    count: int = 0
+    total_time: float = 0.0
+    longest_time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMetrics(Snapshot):
-    """One broker. Counters begin at 0 with the cluster.
+    """One broker. Counters begin at 0 with the cluster. ``requests`` are by the name of their API, such as "Fetch".
 
     ``produce_purgatory`` counts the requests that wait for replicas, ``fetch_purgatory`` for data. ``isr_expands`` and
     ``isr_shrinks`` count the changes of in-sync sets that this broker has proposed as the leader.
@@ -38,6 +52,7 @@ class BrokerMetrics(Snapshot):
     """
 
     topics: Mapping[str, TopicMetrics]
+    requests: Mapping[str, RequestMetrics]
     produce_purgatory: int
     fetch_purgatory: int
     isr_expands: int
@@ -71,6 +86,12 @@ def _of_broker(node: BrokerNode) -> BrokerMetrics:
     counters = manager.counters
     return BrokerMetrics(
         topics={name: _sum([topic]) for name, topic in counters.topics.items()},
+        requests={
+            REQUESTS[key].__name__.removesuffix("Request"): RequestMetrics(
+                count=api.count, total_time=api.total_time, longest_time=api.longest_time
+            )
+            for key, api in sorted(counters.apis.items())
+        },
         produce_purgatory=len(manager.produce_purgatory),
         fetch_purgatory=len(manager.fetch_purgatory),
         isr_expands=counters.isr_expands,

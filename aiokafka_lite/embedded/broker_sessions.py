@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..errors import ConfigurationError
 from .metadata.controller import Controller
@@ -20,22 +20,22 @@ class BrokerSessions:
         controller: Controller,
         network: Network,
         replication: Replication,
-        advertised_host: str,
+        advertised: Callable[[int, Mapping[str, int]], tuple[str, dict[str, int]]],
     ) -> None:
         self.changed: asyncio.Event = asyncio.Event()
         self._nodes = nodes
         self._controller = controller
         self._network = network
         self._replication = replication
-        self.advertised_host = advertised_host
+        self._advertised = advertised
         self._timers: dict[int, asyncio.TimerHandle] = {}  # each fences a broker when it ends
 
     def register(self, node: BrokerNode) -> None:
         """Register a broker that runs, and update its metadata. A broker that is cut off stays fenced."""
         if self._network.reaches_controller(node.node_id):
             self._cancel(node.node_id)
-            ports = {name: listener.port for name, listener in node.listeners.items()}
-            self._controller.register(node.node_id, self.advertised_host, ports, node.rack)
+            listeners = {name: listener.port for name, listener in node.listeners.items()}
+            self._controller.register(node.node_id, *self._advertised(node.node_id, listeners), node.rack)
             node.catch_up()
         self._replication.resume()
 

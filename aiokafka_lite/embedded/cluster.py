@@ -124,7 +124,11 @@ class EmbeddedCluster(Component):
         settings = broker_settings(
             brokers, configs, super_users, auto_create_topics=auto_create_topics, default_partitions=default_partitions
         )
-        versions = config.offered_versions(versions_of(as_kafka or NEWEST))
+        versions = config.offered_versions(
+            versions_of(
+                as_kafka or NEWEST, two_phase_commit=settings.of().enabled("transaction.two.phase.commit.enable")
+            )
+        )
         self.random: random.Random = random.Random(seed)
         secured = (configs or {}, settings.of(), self.random, config.wall_clock)
         self._security = ClusterSecurity.of(security, *secured, tcp=tcp)
@@ -144,12 +148,12 @@ class EmbeddedCluster(Component):
         features = ClusterFeatures.of_release(release_of(as_kafka or NEWEST))
         self.controller: Controller = Controller(self._data.save, self._publish, settings, self.random, features)
         self.leadership: PartitionLeadership = PartitionLeadership(self.controller)
-        network, host, clock = Network(), config.advertised_host or config.host, config.wall_clock
+        network, clock = Network(), config.wall_clock
         self.share_groups: HostedShareGroups = HostedShareGroups(
             self.nodes, self.controller, lambda: int(clock() * 1000)
         )
         self.replication: Replication = Replication(self.nodes, network, config.replication_delay)
-        self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, host)
+        self._sessions = BrokerSessions(self.nodes, self.controller, network, self.replication, config.advertised)
         self._parts = ClusterParts(
             config=config,
             cluster_id=self.cluster_id,
@@ -210,7 +214,7 @@ class EmbeddedCluster(Component):
             self._data.open(
                 self.controller, acls=self.authorizer.acls, quotas=self.quota_limits, security=self._security
             )
-            self._security.open([self._sessions.advertised_host, self.config.host])
+            self._security.open([self.config.advertised_host or self.config.host, self.config.host])
             for node in self.nodes.values():
                 await node.start()
             # All run before the first one registers, because a registration is published to the brokers that run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..aio.runtime import wall_clock
@@ -37,15 +37,19 @@ class ClusterConfig:
     """Settings of an embedded cluster that few tests need. Kafka's own settings are in ``configs`` of the cluster.
 
     - ``host`` is the address to listen on. Any address except loopback needs ``expose=True``, because every client that
-      reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given.
+      reaches the port has full access. Metadata names ``advertised_host`` instead, if it is given, and
+      ``advertised_port`` for the first listener of the first broker; the next listeners have the next ports.
     - ``racks`` is the rack of each broker, or None. ``rack_aware_fetch`` is KIP-392.
     - ``first_node_id`` is the id of the first broker; the next ids follow.
-    - ``versions`` limits the versions of APIs: {API key: (first, last)}.
+    - ``versions`` limits the versions of APIs: {API key: (first, last)}. Brokers do not offer ``without_apis``, the
+      keys of other APIs.
     - ``replication_delay`` is the time between an append and its copy to the followers. ``broker_session_timeout`` is
       the time until the cluster fences a broker that it does not reach. Both are in seconds.
     - ``topic_creation_delay`` is the time in seconds from a Metadata request that creates a topic until the topic
       exists. With 0 the topic is in the first response. With any other value, responses have
       UNKNOWN_TOPIC_OR_PARTITION until the topic exists, as in Kafka.
+    - ``fetch_patience`` is how many times its max wait a fetch waits for the first record. More than 1 makes idle
+      consumers cheaper in virtual time, and a new assignment may wait as long for the answer of the last fetch.
     - ``storage_limit`` is the size of each broker's log directory in bytes. A full one answers KAFKA_STORAGE_ERROR.
     - ``history_limit`` is the number of requests that ``EmbeddedCluster.history`` keeps; 0 keeps none.
     - ``receive_client_metrics`` is called with each push of metrics by a client (KIP-714), a ``MetricsPush``. Without
@@ -57,14 +61,17 @@ class ClusterConfig:
 
     host: str = "127.0.0.1"
     advertised_host: str | None = None
+    advertised_port: int | None = None
     expose: bool = False
     racks: Sequence[str | None] | None = None
     rack_aware_fetch: bool = True
     first_node_id: int = 1
     versions: VersionRanges | None = None
+    without_apis: Collection[int] = ()
     replication_delay: float = 0.0
     broker_session_timeout: float = 9.0
     topic_creation_delay: float = 0.0
+    fetch_patience: float = 1.0
     storage_limit: int | None = None
     history_limit: int = HISTORY_LIMIT
     receive_client_metrics: Callable[[MetricsPush], None] | None = None
@@ -75,17 +82,31 @@ class ClusterConfig:
         if self.receive_client_metrics is not None:
             check_function("receive_client_metrics", self.receive_client_metrics)
         whole("first_node_id", self.first_node_id, 0)
+        if self.advertised_port is not None:
+            whole("advertised_port", self.advertised_port, 1)
         for name in ("replication_delay", "broker_session_timeout", "topic_creation_delay"):
             value = getattr(self, name)
             if not value >= 0:
                 raise ConfigurationError(must_be(name, "a number of seconds >= 0", value))
+        if not self.fetch_patience >= 1:
+            raise ConfigurationError(must_be("fetch_patience", "a number >= 1", self.fetch_patience))
+
+    def advertised(self, node_id: int, listeners: Mapping[str, int]) -> tuple[str, dict[str, int]]:
+        """Return the host and the ports by listener that clients use for a broker. ``listeners`` are its own ports."""
+        host = self.advertised_host or self.host
+        if self.advertised_port is None:
+            return host, dict(listeners)
+        first = self.advertised_port + (node_id - self.first_node_id) * len(listeners)
+        return host, {name: first + index for index, name in enumerate(listeners)}
 
     def offered_versions(self, versions: VersionRanges) -> dict[int, tuple[int, int]]:
-        """Return the versions of APIs that brokers offer: ``versions``, narrowed to the setting of this name.
+        """Return the versions of APIs that brokers offer: ``versions``, narrowed to the settings.
 
         The APIs of client metrics are offered only if ``receive_client_metrics`` is set.
         """
         offered = {**versions, **in_common(self.versions or {}, versions)}
+        for key in self.without_apis:
+            offered.pop(key, None)
         if self.receive_client_metrics is None:
             for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest):
                 offered.pop(request.api_key, None)

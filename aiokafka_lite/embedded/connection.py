@@ -236,6 +236,7 @@ class ServerConnection:
             await self._delay_refusal(failed)
             response, is_refused = failed.response, True
         handled_at = self._time()
+        context.broker.replica_manager.counters.apis[header.api_key].handled(handled_at - came_at)
         # The node may have been frozen while the handler waited. A frozen node sends nothing.
         if server.is_frozen:
             await server.until_thawed()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from ..arguments import mapping, must_be, text
 from ..errors import ErrorCode
 from ..protocol.records import encode_batch, partition_for_key
@@ -13,6 +16,8 @@ from .node import BrokerNode
 from .replicas.manager import ALL_ACKS, ProducedBatch
 from .replicas.partition import Partition
 
+Row: TypeAlias = tuple[int, bytes | None, bytes | None, tuple[Header, ...]]
+"""A record to write: its timestamp in milliseconds, key, value and headers."""
 TIMEOUT = 10.0
 """Seconds that a write waits for the in-sync replicas."""
 
@@ -26,8 +31,13 @@ async def produce(
     headers: tuple[Header, ...],
 ) -> int:
     """Append one record with acks=all. Returns its offset. Raises ``Refused`` with the code of the broker."""
+    return await produce_batch(leader, topic, partition, [(leader.now_ms(), key, value, headers)])
+
+
+async def produce_batch(leader: BrokerNode, topic: str, partition: int, rows: Sequence[Row]) -> int:
+    """Append a batch of records with acks=all. Returns its first offset. Raises ``Refused`` like ``produce``."""
     now = leader.now_ms()
-    data = encode_batch([(now, key, value, headers)])
+    data = encode_batch(rows)
     entries = {(topic, partition): ProducedBatch(data, single_batch(data))}
     answer = (await leader.replica_manager.append_records(TIMEOUT, ALL_ACKS, entries, now))[topic, partition]
     if answer.error is not ErrorCode.NONE:

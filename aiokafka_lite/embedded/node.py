@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -133,6 +133,7 @@ class BrokerNode:
         self.replica_manager: ReplicaManager = ReplicaManager(
             node_id,
             storage_limit=cluster.config.storage_limit,
+            fetch_patience=cluster.config.fetch_patience,
             config_of=self._config_of,
             files_of=lambda key, topic_id: cluster.log_files(node_id, key, topic_id),
             wake_followers=lambda partition: self.in_sync.wake_followers(partition),
@@ -283,12 +284,13 @@ class BrokerNode:
     def _describe(self) -> None:
         """Set the settings that this broker alone has in its file."""
 
-        def addresses(host: str) -> str:
-            return ",".join(f"{listener.name}://{host}:{listener.port}" for listener in self.listeners.values())
+        def addresses(host: str, ports: Mapping[str, int]) -> str:
+            return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
 
+        ports = {name: listener.port for name, listener in self.listeners.items()}
         values = {
-            "listeners": addresses(self.host),
-            "advertised.listeners": addresses(self._cluster.config.advertised_host or self.host),
+            "listeners": addresses(self.host, ports),
+            "advertised.listeners": addresses(*self._cluster.config.advertised(self.node_id, ports)),
             **self._cluster.security.broker_settings(),
         }
         if self.rack is not None:

@@ -39,6 +39,8 @@ class Surroundings(FaultyWorld, Protocol):
 
     def anomaly(self, text: str) -> None: ...
 
+    def block_loop(self, seconds: float) -> None: ...
+
     async def bounded(self, what: str, call: Awaitable[Any], seconds: float) -> Any: ...
 
 
@@ -60,6 +62,9 @@ class Faults(ClusterFaults):
         for fault in self._slow_leaves:  # the member may leave later, so a slow answer is not a fault here
             if not fault.hits:
                 self._cluster.on(messages.LeaveGroupRequest).delay(fault.wait)
+
+    async def _block_loop(self, step: Step) -> None:
+        self._world.block_loop(step.amount)
 
     async def finish(self) -> None:
         """Wait until all calls have ended."""

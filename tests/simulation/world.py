@@ -27,6 +27,7 @@ from aiokafka_lite.testing.simulation.steps import Step
 from tests.embedded.producer.producers_and_logs import values_of
 from tests.simulation.chain import Chain
 from tests.simulation.churn import Churn
+from tests.simulation.event_journal import EventJournal
 from tests.simulation.faults import Faults
 from tests.simulation.group_members import SimulatedGroup
 from tests.simulation.journal import (
@@ -72,7 +73,7 @@ def simulate(seed: int, steps: Sequence[Step] | None = None, *, with_exchanges: 
     world = World(seed, schedule(seed) if steps is None else steps, workload(seed), with_exchanges=with_exchanges)
     with _complaints() as complaints:
         result = virtual_time.run(world.run(), seed=seed, ticks=True)
-        clients, world = world.clients, None  # type: ignore[assignment]
+        clients, world = [client for client, _ in world.clients], None  # type: ignore[assignment]
         gc.collect()
         result.anomalies += [f"{client()!r} is still in memory" for client in clients if client() is not None]
     result.anomalies += complaints
@@ -86,7 +87,7 @@ class World:
         self.random = Random(seed ^ 0x5EED)
         self.clock_jump = 0.0
         self.blocked = 0.0
-        self.clients: list[weakref.ref[Any]] = []
+        self.clients: list[tuple[weakref.ref[Any], EventJournal]] = []
         self._seed = seed
         self._steps = steps
         self._plan = plan
@@ -103,14 +104,17 @@ class World:
         return EPOCH + asyncio.get_running_loop().time() + self.clock_jump
 
     def client(self, kind: Callable[..., Any], **settings: Any) -> Any:
+        name = settings.get("client_id", kind.__name__)
+        journal = EventJournal(lambda text: self.anomaly(f"{name}: {text}"))
         member = kind(
             self.cluster.bootstrap_servers,
-            connector=self.network.connector_of(settings.get("client_id", kind.__name__)),
+            connector=self.network.connector_of(name),
             request_timeout=3.0,
             api_timeout=API_TIMEOUT,
+            on_event=journal,
             **settings,
         )
-        self.clients.append(weakref.ref(member))
+        self.clients.append((weakref.ref(member), journal))
         return member
 
     def partitions(self) -> list[TopicPartition]:
@@ -200,6 +204,8 @@ class World:
                 await asyncio.sleep(1.0)
             if self.network.open_links:
                 self.anomaly(f"{self.network.open_links} connections are open after all clients are closed")
+            for _, journal in self.clients:
+                journal.end()
             exchanges = [
                 f"{exchange.at:.6f} {exchange.node_id} {exchange.client_id} v{exchange.version} {exchange.size} "
                 f"{_ADDRESS.sub('', repr(exchange.request))}"

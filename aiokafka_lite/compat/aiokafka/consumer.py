@@ -139,11 +139,19 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     # Lifetime.
 
     async def start(self) -> None:
-        """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers."""
+        """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers.
+
+        A ``stop`` meanwhile ends it without an error, as in aiokafka.
+        """
         self._running.check_process()
+        was_closed = self._closed
         self._is_started = True
         self._listening.has_new_topics = True
-        await self._ready()
+        try:
+            await self._ready()
+        except (IllegalStateError, ConsumerStoppedError):
+            if was_closed or not self._closed:
+                raise
 
     async def _ready(self) -> native.Consumer:
         """Start or replace the consumer as the present subscription or assignment requires, and return it."""

@@ -35,8 +35,6 @@ from .topics import MAX_NEW_PARTITIONS
 
 logger = logging.getLogger(__name__)
 
-BROKERS = 1
-CONTROLLERS = 2
 UNKNOWN_OPERATIONS = -(2**31)
 MAX_PAGE = 2000
 """Partitions on a page of DescribeTopicPartitions."""
@@ -276,10 +274,10 @@ def _page_partition(
 @handles(m.DescribeClusterRequest)
 def describe_cluster(context: RequestContext, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
     broker = context.broker
-    if request.endpoint_type != BROKERS:
+    if request.endpoint_type != m.DescribeClusterRequest.BROKERS:
         return m.DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            if request.endpoint_type == CONTROLLERS
+            if request.endpoint_type == m.DescribeClusterRequest.CONTROLLERS
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="this endpoint is a broker",
             cluster_id="",

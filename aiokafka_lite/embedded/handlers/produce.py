@@ -28,13 +28,15 @@ The versions:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...acls import AclOperation
 from ...errors import ErrorCode
 from ...protocol import messages as m
 from ...protocol.codec import Buffer
+from ...types import printable
 from ..coordinators.transactions.verification import verify_partitions
 from ..error_responses import error_response
 from ..log.validator import RecordsRejected, Validation, is_framed, is_transactional, may_take_long, parse_produced
@@ -42,6 +44,8 @@ from ..metadata.topics import INTERNAL_TOPICS, PartitionKey
 from ..replicas.manager import PartitionResponse, ProducedBatch
 from ..request_context import CloseConnection, LongWork, RequestContext, handles, prepares
 from .fetch import add_leader_hint
+
+logger = logging.getLogger(__name__)
 
 MAX_PREPARED = 16 << 20
 """The bytes of batches that may be compressed again before the handler, for one request. They stay in memory until the
@@ -112,10 +116,27 @@ async def produce(context: RequestContext, request: m.ProduceRequest) -> m.Produ
         results |= await broker.replica_manager.append_records(
             request.timeout_ms / 1000, request.acks, split.entries, broker.now_ms()
         )
+    if logger.isEnabledFor(logging.DEBUG):
+        _log(context, request.acks, split, results)
     # After the append: a client above its quota is throttled and not refused.
-    throttle = broker.quotas.record_produce(context.principal, context.client_id, context.header.body_size)
+    throttle = broker.quotas.record_produce(context.principal, context.client_id, context.header.size)
     context.throttle_ms = throttle
     return _send_response(context, request, split, results, throttle)
+
+
+def _log(context: RequestContext, acks: int, split: _Split, results: Mapping[PartitionKey, PartitionResponse]) -> None:
+    """Log what a request has written: one line, with the records and the first offset, or the error, of each batch."""
+    parts = []
+    for (name, index), result in results.items():
+        entry = split.entries.get((name, index))
+        count = 0 if entry is None else entry.batch.count
+        code = result.error
+        outcome = f"{count} records at {result.base_offset}" if code is ErrorCode.NONE else code.name
+        parts.append(f"{printable(name)}-{index}: {outcome}")
+    who = printable(context.client_id or "")
+    text = "node %d: Produce v%d of %r from %s, acks=%d, %d bytes: %s"
+    arguments = (context.version, who, context.principal, acks, context.header.size, "; ".join(parts) or "no batch")
+    logger.debug(text, context.broker.node_id, *arguments)
 
 
 def _may_write_transaction(context: RequestContext, transactional_id: str | None) -> bool:

@@ -103,7 +103,8 @@ def _described_topic(
             end = context.broker.share_groups.end_offset((topic.name, index))
             partition.start_offset = state.start_offset
             partition.leader_epoch = topic.partitions[index].leader_epoch
-            partition.lag = -1 if end is None else end - state.start_offset - state.delivery_complete_count
+            done = state.delivery_complete_count
+            partition.lag = -1 if end is None or done < 0 else end - state.start_offset - done
         partitions.append(partition)
     return m.DescribeShareGroupOffsetsResponseTopic(
         topic_name=request.topic_name, topic_id=topic_id, partitions=partitions

@@ -1,8 +1,9 @@
 """Transactions of producers: begin, add partitions and offsets, end; for administrators: describe, list, write markers.
 
 - InitProducerId v3: the request may have the old id and epoch of a producer that continues after an error (KIP-360).
-  v4: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH. v6: the flags of two-phase commit (KIP-939), which Kafka
-  refuses too unless it is enabled. An idempotent producer, which has no transactional id, gets a new producer id.
+  v4: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH. v6: two-phase commit (KIP-939), if
+  ``transaction.two.phase.commit.enable`` is true; as in Kafka 4.3, the flag that keeps the transaction is refused. An
+  idempotent producer, which has no transactional id, gets a new producer id.
 - The coordinator of the transactional id gets these requests. The leaders of the partitions get WriteTxnMarkers.
 - Versions 0 and 1 say INVALID_PRODUCER_EPOCH where later ones say PRODUCER_FENCED.
 - AddPartitionsToTxn: if one partition is refused, none is added, and the others get OPERATION_NOT_ATTEMPTED. v4 and
@@ -51,13 +52,15 @@ async def init_producer_id(context: RequestContext, request: m.InitProducerIdReq
     if request.transactional_id is None:
         # As in Kafka: without a transactional id no epoch is stored, so the client gets a new producer id.
         return _producer_response(ErrorCode.NONE, context.broker.controller.next_producer_id(), 0)
-    # As in Kafka: two-phase commit is off (KIP-939), and prepared transactions cannot be kept.
-    if request.enable2_pc:
+    # As in Kafka: two-phase commit is off by default (KIP-939), and prepared transactions cannot be kept.
+    if request.enable2_pc and not context.broker.transactions.allows_two_phase_commit:
         return _producer_response(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.keep_prepared_txn:
         return _producer_response(ErrorCode.UNSUPPORTED_VERSION)
     result = await context.broker.transactions.initialize(
-        request.transactional_id, request.transaction_timeout_ms, None if old[0] == NO_PRODUCER_ID else old
+        request.transactional_id,
+        None if request.enable2_pc else request.transaction_timeout_ms,
+        None if old[0] == NO_PRODUCER_ID else old,
     )
     if result.error is ErrorCode.NONE:
         return _producer_response(ErrorCode.NONE, result.producer_id, result.producer_epoch)
@@ -69,7 +72,8 @@ async def init_producer_id(context: RequestContext, request: m.InitProducerIdReq
 def _producer_refusal(context: RequestContext, request: m.InitProducerIdRequest) -> ErrorCode:
     """Return the error if access is denied. A client that may write to any topic may have a producer id."""
     if request.transactional_id is not None:
-        if context.allows_transaction(AclOperation.WRITE, request.transactional_id):
+        operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
+        if all(context.allows_transaction(operation, request.transactional_id) for operation in operations):
             return ErrorCode.NONE
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if context.allows(AclOperation.IDEMPOTENT_WRITE) or context.allows_any(AclOperation.WRITE, AclResourceType.TOPIC):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from ...compiled import mypyc_attr
 from ...errors import ErrorCode
 from ...protocol.records import RecordBatch, split_batches
+from ...protocol.records.batch_header import MAGIC_AT, PRODUCER_ID_AT
 from ...protocol.records.scan import RecordSpan, scan
 
 MAX_DECOMPRESSED_SIZE = 128 * 1024 * 1024
@@ -63,6 +64,12 @@ class StoredBatch:
     @property
     def next_offset(self) -> int:
         return self.last_offset + 1
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether the batch has the id of a producer. Older formats have none."""
+        data = self.data
+        return data[MAGIC_AT] >= 2 and data[PRODUCER_ID_AT] < 0x80  # the first bit is the sign
 
     def view(self) -> RecordBatch:
         """Return the parsed header of these bytes."""

@@ -34,10 +34,27 @@ class TopicCounters:
         self.failed_fetch_requests += failed
 
 
+@dataclass(slots=True)
+class ApiCounters:
+    """The requests of one API, and the seconds from the arrival of each request until its handler returned."""
+
+    count: int = 0
+    total_time: float = 0.0
+    longest_time: float = 0.0
+
+    def handled(self, seconds: float) -> None:
+        """Count a request."""
+        self.count += 1
+        self.total_time += seconds
+        self.longest_time = max(self.longest_time, seconds)
+
+
 class BrokerCounters:
     """The counters of one broker. Owner: its ``ReplicaManager``."""
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
+        self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)
+        """The requests of clients, by API key."""
         self.isr_expands = 0
         self.isr_shrinks = 0

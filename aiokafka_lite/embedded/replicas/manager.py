@@ -163,7 +163,8 @@ class DelayedFetch(DelayedOperation[FetchResult]):
     def __init__(
         self, parameters: FetchParameters, requested: Mapping[PartitionKey, FetchPartition], manager: ReplicaManager
     ) -> None:
-        super().__init__(parameters.max_wait)
+        is_idle = parameters.min_bytes <= 1  # otherwise, records may wait here for others
+        super().__init__(parameters.max_wait * (manager.fetch_patience if is_idle else 1.0))
         self.parameters = parameters
         self.requested = requested
         self.manager = manager
@@ -202,7 +203,8 @@ class ReplicaManager:
 
     ``config_of`` gives the settings of a topic on this node, ``files_of`` the directory of a replica, None in memory.
     ``wake_followers`` is called when a leader has something new for its followers. ``preferred_replica`` chooses the
-    replica that a reader should use instead of the leader, or -1. ``storage_limit`` is in bytes.
+    replica that a reader should use instead of the leader, or -1. ``storage_limit`` is in bytes. A fetch without
+    records waits ``fetch_patience`` times its ``max_wait``.
     """
 
     def __init__(
@@ -210,6 +212,7 @@ class ReplicaManager:
         node_id: int,
         *,
         storage_limit: int | None,
+        fetch_patience: float,
         config_of: Callable[[Topic], TopicConfig],
         files_of: Callable[[PartitionKey, bytes], LogFiles | None],
         wake_followers: Callable[[Partition], None],
@@ -217,6 +220,7 @@ class ReplicaManager:
     ) -> None:
         self.node_id = node_id
         self.storage_limit = storage_limit
+        self.fetch_patience = fetch_patience
         self.partitions: dict[PartitionKey, Partition] = {}
         self.produce_purgatory: DelayedOperationPurgatory = DelayedOperationPurgatory()
         self.fetch_purgatory: DelayedOperationPurgatory = DelayedOperationPurgatory()

@@ -291,9 +291,8 @@ class Partition:
             raise
 
     def _record_producer(self, stored: StoredBatch) -> None:
-        batch = stored.view()
-        if batch.producer_id >= 0:
-            self.producers.record(batch, stored.base_offset, stored.last_offset, stored.max_timestamp)
+        if stored.has_producer:
+            self.producers.record(stored.view(), stored.base_offset, stored.last_offset, stored.max_timestamp)
 
     def truncate_to(self, offset: int) -> None:
         """Delete the records that a new leader does not have, and rebuild the producer state."""

@@ -81,6 +81,10 @@ class DelayedOperationPurgatory:
         """Try once. If that fails, watch ``keys``, start the timeout and return False."""
         if operation.completed or operation.try_complete():
             return True
+        self._watch_keys(operation, keys)
+        return False
+
+    def _watch_keys(self, operation: DelayedOperation[T], keys: Iterable[Hashable]) -> None:
         # Kafka tries once more after this, because another thread may have changed a key in between. Here nothing can:
         # there is no ``await``.
         assert not operation.keys, "an operation waits once"
@@ -89,7 +93,6 @@ class DelayedOperationPurgatory:
             self._watchers.setdefault(key, {})[operation] = None
         call_later = self._call_later or asyncio.get_running_loop().call_later
         operation.timer = call_later(operation.timeout, lambda: self._expire(operation))
-        return False
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try all operations that watch ``key``. Returns the number of completed ones."""
@@ -109,7 +112,7 @@ class DelayedOperationPurgatory:
         if operation.completed or operation.try_complete():
             return operation.result()
         operation.waiter = asyncio.get_running_loop().create_future()
-        self.try_complete_else_watch(operation, keys)
+        self._watch_keys(operation, keys)
         try:
             return await operation.waiter
         finally:

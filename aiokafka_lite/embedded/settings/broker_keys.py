@@ -348,7 +348,7 @@ transaction.state.log.load.buffer.size int fixed 5242880 1..
 +transaction.state.log.num.partitions int fixed 50 1..
 +transaction.state.log.replication.factor short fixed 3 1..
 +transaction.state.log.segment.bytes int fixed 104857600 1..
-transaction.two.phase.commit.enable boolean fixed false
++transaction.two.phase.commit.enable boolean fixed false
 +transactional.id.expiration.ms int fixed 604800000 1..
 +unclean.leader.election.enable boolean cluster false
 """  # noqa: E501

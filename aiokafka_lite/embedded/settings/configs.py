@@ -306,6 +306,19 @@ class ClusterSettings:
             layers.insert(0, (ConfigSource.DYNAMIC_BROKER, self.dynamic(broker)))
         return layers
 
+    def value(self, name: str, broker: str = "") -> str:
+        """Return the first value of ``broker_synonyms``, without a list of all: each request reads some settings."""
+        own = self._of_brokers.get(broker, {})
+        layers = (self.dynamic(broker) if broker else {}, self.dynamic(""), own, self._static)
+        while True:
+            for layer in layers:
+                if name in layer:
+                    return layer[name] or ""
+            base = base_name(name)
+            if base not in BROKER_KEYS:
+                return BROKER_KEYS.get(name, UNKNOWN_KEY).default or ""
+            name = base
+
     def of(self, broker: str = "") -> BrokerSettings:
         return BrokerSettings(self, broker)
 
@@ -325,7 +338,7 @@ class BrokerSettings:
         return BrokerSettings(self._settings, self._broker, listener_prefix(listener))
 
     def value(self, name: str) -> str:
-        return broker_synonyms(self._prefix + name, self._settings.layers(self._broker))[0].value or ""
+        return self._settings.value(self._prefix + name, self._broker)
 
     def own_value(self, name: str) -> str:
         """Return the value that is set for this listener alone; empty if there is none."""

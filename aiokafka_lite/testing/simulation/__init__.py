@@ -21,17 +21,23 @@ from .checks import (
     processed_at_most_once,
     stops_within,
 )
-from .history import Effect, History, Outcome, Written
-from .process import EffectFailed, Instance
+from .database import DatabaseFailed, DatabaseSession, DatabaseTransaction, RowExists
+from .effects import EffectFailed
+from .history import Effect, History, Outcome, RowChange, Written
+from .process import Instance
 from .real_io import RealIOError
 from .service_faults import FAULTS
 from .simulation import Simulation, SimulationFailure, simulate
+from .store import SimulatedStore
 from .workload import Message, orders
 
 __all__ = [
     "FAULTS",
     "Broken",
     "Check",
+    "DatabaseFailed",
+    "DatabaseSession",
+    "DatabaseTransaction",
     "Effect",
     "EffectFailed",
     "History",
@@ -39,6 +45,9 @@ __all__ = [
     "Message",
     "Outcome",
     "RealIOError",
+    "RowChange",
+    "RowExists",
+    "SimulatedStore",
     "Simulation",
     "SimulationFailure",
     "Written",

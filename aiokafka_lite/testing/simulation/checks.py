@@ -128,9 +128,10 @@ def in_order_by_key(effect: str | None = None) -> Check:
 
 
 def committed_after_effect(effect: str | None = None) -> Check:
-    """Check that when an offset was committed, all records before it had an effect or an output.
+    """Check that when an offset was committed, all records before it had an effect, an output or a row.
 
-    Outputs have no time here, so a record with an output counts as processed.
+    A row is one that a transaction of the database has committed. Outputs have no time here, so a record with an output
+    counts as processed.
     """
 
     def after_effect(history: History) -> Broken | None:
@@ -140,6 +141,9 @@ def committed_after_effect(effect: str | None = None) -> Check:
         if effect is None:
             for identity in history.outputs_that_mention():
                 done.setdefault(identity, 0.0)
+            for change in history.rows:
+                for identity in history.ids_in(str(change.key), str(change.row)):
+                    done[identity] = min(change.at, done.get(identity, change.at))
         if not done:
             return None
         by_partition: defaultdict[tuple[str, int], list[Written]] = defaultdict(list)

@@ -30,8 +30,6 @@ class FaultyWorld(Protocol):
     cluster: EmbeddedCluster
     network: Network
 
-    def block_loop(self, seconds: float) -> None: ...
-
 
 class ClusterFaults:
     """The faults of one cluster: which brokers are down, frozen or cut off.
@@ -175,6 +173,3 @@ class ClusterFaults:
 
     async def _jump_clock(self, step: Step) -> None:
         self._surroundings.clock_jump += step.amount
-
-    async def _block_loop(self, step: Step) -> None:
-        self._surroundings.block_loop(step.amount)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-from ...embedded.faults import Exchange
-from ...errors import ErrorCode
-from ...protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest
 from ...types import Record
 from .workload import Message
 
@@ -67,6 +64,17 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row of the database that a transaction of a process committed; ``row`` is None if it was deleted."""
+
+    at: float
+    process: str
+    table: str
+    key: Any
+    row: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A line of the timeline that concerns a process, or the whole cluster."""
 
@@ -78,8 +86,9 @@ class Event:
 class History:
     """The facts of one run that checks read.
 
-    ``outputs`` are the committed records of the topics that the workload does not write to. ``stops`` are the seconds
-    that each process needed after SIGTERM, None if it did not end. ``errors`` are exceptions that no code handled.
+    ``outputs`` are the committed records of the topics that the workload does not write to. ``rows`` are the changes of
+    the database, and ``tables`` its rows at the end, by table and key. ``stops`` are the seconds that each process
+    needed after SIGTERM, None if it did not end. ``errors`` are exceptions that no code handled.
     """
 
     written: dict[str, Written] = field(default_factory=dict)
@@ -87,6 +96,8 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     outputs: dict[str, list[Record[bytes, bytes]]] = field(default_factory=dict)
+    rows: list[RowChange] = field(default_factory=list)
+    tables: dict[str, dict[Any, Any]] = field(default_factory=dict)
     stops: list[tuple[str, float | None]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
@@ -106,33 +117,9 @@ class History:
 
     def mentioned(self, record: Record[bytes, bytes]) -> list[str]:
         """Return the ids of the workload that are words of a record's key or value, or one of the two."""
-        texts = [bytes(part or b"").decode(errors="replace") for part in (record.key, record.value)]
+        return self.ids_in(*(bytes(part or b"").decode(errors="replace") for part in (record.key, record.value)))
+
+    def ids_in(self, *texts: str) -> list[str]:
+        """Return the ids of the workload that are words of texts, or one of the texts."""
         words = dict.fromkeys([*texts, *_WORD.findall(" ".join(texts))])
         return [word for word in words if word in self.written]
-
-
-def commits_of(exchanges: Sequence[Exchange], topics: dict[bytes, str]) -> Iterator[Commit]:
-    """Yield the commits of consumers and transactions, in the order in which they came."""
-    for exchange in exchanges:
-        request, answer = exchange.request, exchange.response
-        if not isinstance(request, OffsetCommitRequest | TxnOffsetCommitRequest):
-            continue
-        refusals = _refusals(answer, topics) if isinstance(answer, OffsetCommitResponse) else {}
-        for topic in request.topics:
-            name = topic.name or topics.get(bytes(getattr(topic, "topic_id", b"")), "")
-            for partition in topic.partitions:
-                number = partition.partition_index
-                refusal = refusals.get((name, number), "")
-                place = (name, number, partition.committed_offset)
-                yield Commit(exchange.at, exchange.client_id or "", *place, refusal)
-
-
-def _refusals(answer: OffsetCommitResponse, topics: dict[bytes, str]) -> dict[tuple[str, int], str]:
-    return {
-        (topic.name or topics.get(bytes(topic.topic_id), ""), partition.partition_index): ErrorCode.of(
-            partition.error_code
-        ).name
-        for topic in answer.topics
-        for partition in topic.partitions
-        if partition.error_code
-    }

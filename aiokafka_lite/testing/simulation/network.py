@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
-from ...aio.memory_pipe import MemoryTransport, memory_pipe
+from ...aio.memory_pipe import AtOnce, MemoryTransport, memory_pipe
 from ...net.connector import Connector
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -21,12 +21,17 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 class Network:
     """Connects clients, which have names, to brokers, which are named by their port.
 
+    ``newest_connection`` returns the number of the cluster's newest connection. ``clients`` are the names of clients by
+    these numbers.
+
     What a broker does runs in the context variables in which the network was made, and what a client does in those of
     its call of ``connect``.
     """
 
-    def __init__(self, inner: Connector) -> None:
+    def __init__(self, inner: Connector, newest_connection: Callable[[], int] = lambda: 0) -> None:
+        self.clients: dict[int, str] = {}
         self._inner = inner
+        self._newest_connection = newest_connection
         self._links: dict[_Link, None] = {}
         self._latency: dict[int, float] = {}
         self._isolated: dict[str, asyncio.Event] = {}
@@ -62,6 +67,7 @@ class Network:
             (copy_context(), self._context),
         )
         await _Within(self._context, self._inner.connect(host, port, lambda: link.to_broker))
+        self.clients.setdefault(self._newest_connection(), client)
         near, _ = memory_pipe(protocol_factory, lambda: link.to_client, server_address=(host, port))
         self._links[link] = None
         if client in self._killed:  # while this connected
@@ -170,14 +176,14 @@ class _Link:
         self._then(self._end, side)
 
     def _then(self, function: Callable[..., None], *arguments: object) -> None:
-        loop = asyncio.get_running_loop()
-        self._last = max(self._last, loop.time() + self._latency())
-        if self._is_held():
-            self._delayed.append((function, arguments))
-        elif self._last <= loop.time() and not self._delayed:
+        latency, is_held = self._latency(), self._is_held()
+        if not latency and not is_held and not self._delayed:
             function(*arguments)
-        else:  # timers of the same time may fire in any order, so each one runs the first entry
-            self._delayed.append((function, arguments))
+            return
+        self._delayed.append((function, arguments))
+        if not is_held:  # timers of the same time may fire in any order, so each one runs the first entry
+            loop = asyncio.get_running_loop()
+            self._last = max(self._last, loop.time() + latency)
             loop.call_at(self._last, self._run_next)
 
     def _run_next(self) -> None:
@@ -215,7 +221,7 @@ class _Link:
         self.to_broker.transport.abort()
 
 
-class _Side(asyncio.Protocol):
+class _Side(AtOnce):
     """One end of a link."""
 
     transport: asyncio.Transport

@@ -6,15 +6,17 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from contextvars import copy_context
-from random import Random
 from typing import Any, TypeVar
 
 from ...aio.memory_pipe import MemoryTransport
 from ...errors import IllegalStateError, KafkaError
 from ...net.connector import default_connector
+from .blocking import current_process
+from .database import Database, DatabaseSession
+from .effects import EffectFailed, EffectFaults
 from .history import Effect, Event, History, Outcome
 from .network import Network
-from .real_io import RealIOError, current_process, stop_signal
+from .real_io import RealIOError, SimulationLoop, stop_signal
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -24,32 +26,19 @@ CANCELLATIONS = 10
 """The number of times that the tasks of a process are cancelled before it counts as one that never ends."""
 
 
-class EffectFailed(ConnectionError):
-    """An effect outside Kafka failed, or its answer was lost. The service cannot know which of the two."""
-
-
-class EffectFaults:
-    """The faults of the effects of a world, which its schedule sets: the next effects are slow, fail or are cut off."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self.slow: list[float] = []
-        self.failing: list[Outcome] = []
-        self.done: dict[tuple[str, str], None] = {}
-        """The idempotence keys of the effects that happened."""
-
-
 class Instance:
     """What a service is given: the address of its cluster, and the effects that it has outside Kafka.
 
     ``number`` is the number of the instance, from 1; the process that is started after a crash has the same number, and
-    another ``name``. Clients that are created in the service connect to the simulated cluster.
+    another ``name``. Clients that are created in the service connect to the simulated cluster. ``database`` is a
+    database of all processes of the service.
     """
 
     def __init__(self, process: Process, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.name = process.name
         self.number = process.number
+        self.database = DatabaseSession(process.database, process)
         self._process = process
 
     def __repr__(self) -> str:
@@ -69,13 +58,20 @@ class Instance:
         """
         await self._process.effect(name, str(message), None if idempotence_key is None else str(idempotence_key))
 
+    def happened(self, name: str, message: object) -> None:
+        """Record an effect that has just happened, such as a printed line. It takes no time and cannot fail."""
+        self._process.happened(name, str(message))
+
 
 class Process:
     """A process. ``ended`` is set when it has ended, in whatever way."""
 
-    def __init__(self, name: str, number: int, history: History, network: Network, faults: EffectFaults) -> None:
+    def __init__(
+        self, name: str, number: int, history: History, network: Network, faults: EffectFaults, database: Database
+    ) -> None:
         self.name = name
         self.number = number
+        self.database = database
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.signal_handlers: dict[int, Callable[[], object]] = {}
         self.refused: list[str] = []
@@ -134,6 +130,7 @@ class Process:
         self.is_dead = True
         self._note("is killed")
         self._network.kill(self.name)
+        self.database.disconnect(self)
         self.ended.set()
         for task in list(self.tasks):
             task.cancel()
@@ -141,16 +138,12 @@ class Process:
     async def stop(self, timeout: float) -> None:
         """Send SIGTERM, and wait until the process has ended, or ``timeout`` seconds."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        assert isinstance(loop, SimulationLoop)
         self._note("receives SIGTERM")
         self.stopping.set()
-        handler = stop_signal(self.signal_handlers) or getattr(self._service, "stop", None)
-        if handler is not None:
-            result = self._context.run(handler)
-            if inspect.iscoroutine(result):
-                self._stop_call = loop.create_task(result, context=self._context)
-        elif not self.watches_stop and self._main is not None:
-            self._main.cancel()
+        loop.call_soon(self._handle_signal, context=self._context)
+        await asyncio.sleep(max(0.0, loop.blocked_until(self) - loop.time()))  # the process cannot end before
+        begun = loop.time()
         try:
             async with asyncio.timeout(timeout):
                 await self.ended.wait()
@@ -158,12 +151,25 @@ class Process:
             self._history.stops.append((self.name, None))
             self.kill()
             return
+        if self.is_dead:  # a fault killed it meanwhile, so it could not clean up
+            return
         self._history.stops.append((self.name, loop.time() - begun))
         await asyncio.sleep(1.0)  # connections close, and callbacks run
         if tasks := [task for task in self.tasks if not task.done()]:
-            self._history.left_behind.append(f"{self.name} left a task behind: {tasks[0].get_coro()!s:.120}")
+            name = getattr(tasks[0].get_coro(), "__qualname__", tasks[0].get_name())
+            self._history.left_behind.append(f"{self.name} left a task behind: {name}")
         elif links := self._network.open_links_of(self.name):
             self._history.left_behind.append(f"{self.name} left {links} connections open")
+
+    def _handle_signal(self) -> None:
+        """Handle SIGTERM, in the context of the process, when its loop is not blocked."""
+        handler = stop_signal(self.signal_handlers) or getattr(self._service, "stop", None)
+        if handler is not None:
+            result = handler()
+            if inspect.iscoroutine(result):
+                self._stop_call = asyncio.get_running_loop().create_task(result)
+        elif not self.watches_stop and self._main is not None:
+            self._main.cancel()
 
     async def clear(self) -> None:
         """Cancel what a process left behind."""
@@ -184,9 +190,9 @@ class Process:
         effect = Effect(loop.time(), self.name, name, message)
         self._history.effects.append(effect)
         try:
-            await asyncio.sleep(faults.slow.pop(0) if faults.slow else faults.random.choice((0.001, 0.005, 0.02)))
+            await asyncio.sleep(faults.next_duration())
             self._refuse_if_dead()
-            failure = faults.failing.pop(0) if faults.failing else None
+            failure = Outcome.FAILED if faults.are_down() else faults.next_failure()
             if failure is Outcome.FAILED:
                 effect.outcome = Outcome.FAILED
                 raise EffectFailed(f"{name} of {message} failed")
@@ -202,6 +208,12 @@ class Process:
                 effect.outcome = Outcome.FAILED
         if effect.outcome is Outcome.UNKNOWN:
             raise EffectFailed(f"the answer to {name} of {message} was lost")
+
+    def happened(self, name: str, message: str) -> None:
+        """Record an effect without faults."""
+        self._refuse_if_dead()
+        now = asyncio.get_running_loop().time()
+        self._history.effects.append(Effect(now, self.name, name, message, Outcome.DONE, now))
 
     def _refuse_if_dead(self) -> None:
         if self.is_dead:

@@ -5,7 +5,6 @@ A thread, a socket or a real sleep would end the repetition of a seed. The error
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import signal
@@ -14,25 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 from unittest import mock
 
-from ...aio.virtual_time import VirtualTimeLoop
 from ...errors import IllegalStateError
-
-
-class OwnProcess(Protocol):
-    """The parts of a process that its loop uses: what was refused, and its handlers of signals."""
-
-    tasks: dict[asyncio.Task[Any], None]
-    refused: list[str]
-    signal_handlers: dict[int, Callable[[], object]]
-
-
-current_process: ContextVar[OwnProcess | None] = ContextVar("current_process", default=None)
-"""The process of the service to which the running code belongs; None for the simulation and its brokers."""
+from .blocking import BlockingLoop, current_process
 
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 _PACKAGE = str(Path(__file__).parents[2])
@@ -68,8 +54,10 @@ _NETWORK = "connect with the bootstrap servers of the instance, and report other
 _THREAD = "pass the function in as an argument, and give the simulation one without threads"
 
 
-class SimulationLoop(VirtualTimeLoop):
+class SimulationLoop(BlockingLoop):
     """A loop in virtual time that refuses sockets, threads and subprocesses, and keeps signal handlers by process."""
+
+    has_sockets = False
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         _refuse("loop.run_in_executor() or asyncio.to_thread()", _THREAD)

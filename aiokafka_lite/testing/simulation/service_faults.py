@@ -13,8 +13,10 @@ from ...embedded.metadata.controller import Refused
 from ...errors import ConfigurationError, ErrorCode
 from ...protocol import messages
 from .cluster_faults import ClusterFaults, FaultyWorld
+from .database import Database
+from .effects import EffectFaults
 from .history import Outcome
-from .process import EffectFaults, Process
+from .process import Process
 from .steps import CODES, NODES, Step
 
 FAULTS: dict[str, tuple[str, ...]] = {
@@ -24,8 +26,9 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "leaders": ("move_leader", "move_coordinator", "move_transaction_coordinator", "move_share_coordinator"),
     "partitions": ("add_partition",),
     "instances": ("instance_killed", "instance_stopped", "instance_joins"),
-    "effects": ("effect_slow", "effect_fails", "effect_unknown"),
-    "loop": ("block_loop",),
+    "effects": ("effect_slow", "effect_fails", "effect_unknown", "effects_down"),
+    "database": ("database_restarts",),
+    "loop": ("instance_blocked",),
     "clock": ("jump_clock", "skew_clock"),
 }
 """The groups of faults, each with its kinds. All are on by default."""
@@ -44,8 +47,10 @@ _AMOUNTS = {
     "latency": (0.02, 0.3, 2.0),
     "instance_isolated": (1.0, 5.0, 15.0),
     "throttled": (0.5, 2.0),
+    "database_restarts": (0.1, 3.0),
     "effect_slow": (0.2, 2.0, 12.0),
-    "block_loop": (0.2, 3.0, 12.0),
+    "effects_down": (1.0, 10.0, 40.0),
+    "instance_blocked": (0.3, 5.0, 50.0),
     "jump_clock": (-3600.0, 3600.0),
     "skew_clock": (-3600.0, 3600.0),
 }
@@ -126,7 +131,9 @@ _TEXTS = {
     "effect_slow": "the next effect takes {amount:g} s",
     "effect_fails": "the next effect fails",
     "effect_unknown": "the next effect happens, and its answer is lost",
-    "block_loop": "the event loop is blocked for {amount:g} s",
+    "effects_down": "no effect can happen for {amount:g} s",
+    "database_restarts": "the database is down for {amount:g} s",
+    "instance_blocked": "the event loop of instance {node} is blocked for {amount:g} s",
     "jump_clock": "the time of day jumps by {amount:g} s",
     "skew_clock": "the clock of broker {node} is {amount:g} s off",
 }  # fmt: skip
@@ -142,7 +149,10 @@ def describe(step: Step) -> str:
 class ServiceWorld(FaultyWorld, Protocol):
     """The parts of a world that faults of a service use."""
 
+    database: Database
     effect_faults: EffectFaults
+
+    def block(self, process: Process, seconds: float) -> None: ...
 
     def process(self, number: int) -> Process | None: ...
 
@@ -161,8 +171,8 @@ class ServiceFaults(ClusterFaults):
     async def heal(self) -> None:
         """End all faults."""
         await super().heal()
-        self._world.effect_faults.slow.clear()
-        self._world.effect_faults.failing.clear()
+        self._world.effect_faults.clear()
+        self._world.database.start()
 
     async def _refused(self, step: Step) -> None:
         self._cluster.on(getattr(messages, f"{step.request}Request"), times=2).fail(ErrorCode[step.fault])
@@ -194,8 +204,16 @@ class ServiceFaults(ClusterFaults):
             self._network.isolate(process.name)
             asyncio.get_running_loop().call_later(step.amount, self._network.rejoin, process.name)
 
+    async def _instance_blocked(self, step: Step) -> None:
+        process = self._world.process(step.node)
+        if process is not None and not process.stopping.is_set():
+            self._world.block(process, step.amount)
+
     async def _instance_joins(self, step: Step) -> None:
         self._world.add_instance()
+
+    async def _database_restarts(self, step: Step) -> None:
+        self._world.database.restart(step.amount)
 
     async def _effect_slow(self, step: Step) -> None:
         self._world.effect_faults.slow.append(step.amount)
@@ -205,3 +223,6 @@ class ServiceFaults(ClusterFaults):
 
     async def _effect_unknown(self, step: Step) -> None:
         self._world.effect_faults.failing.append(Outcome.UNKNOWN)
+
+    async def _effects_down(self, step: Step) -> None:
+        self._world.effect_faults.take_down(step.amount)

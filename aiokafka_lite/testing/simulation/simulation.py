@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -12,15 +12,15 @@ from typing import Any
 from ...arguments import check_function, must_be, whole
 from ...errors import ConfigurationError
 from .checks import Check, default_checks
-from .history import History
+from .history import Written
 from .process import Instance
 from .service_faults import FAULTS, describe, kinds_of, schedule
 from .steps import Step, keep_times, shrink, times
 from .workload import Workload
 from .world import EPOCH, Plan, Run, run
 
-SHRINK_SECONDS = 20.0
-"""Real seconds to shrink a schedule. Then the shortest one so far is shown."""
+SHRINK_RUNS = 60
+"""Runs to shrink a schedule. Then the shortest one so far is shown, the same on each machine."""
 SEED_VARIABLE = "KAFKA_SIMULATION_SEED"
 """The environment variable with the one seed that ``simulate`` runs, to repeat a failure."""
 MOST_LINES = 40
@@ -104,10 +104,10 @@ def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
 
 
 def _failure(plan: Plan, seed: int, count: int, steps: list[Step], symptom: str) -> SimulationFailure:
-    deadline = time.monotonic() + SHRINK_SECONDS
+    runs = itertools.count()
 
     def fails(fewer: list[Step]) -> bool:
-        if time.monotonic() > deadline:
+        if next(runs) >= SHRINK_RUNS:
             return False
         broken = run(plan, seed, fewer).broken
         return broken is not None and broken.symptom == symptom
@@ -123,7 +123,7 @@ def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
     assert result.broken is not None
     lines = [result.broken.text, "", f"seed {seed} (found after {count} seeds), with these faults:"]
     lines += [f"  {at:8.3f} s {describe(step)}" for at, step in zip(times(steps), steps, strict=True)] or ["  none"]
-    timeline = _timeline(result.history, result.broken.id)
+    timeline = _timeline(result, result.broken.id)
     if len(timeline) > MOST_LINES:
         timeline = [*timeline[: MOST_LINES // 2], "           ...", *timeline[-MOST_LINES // 2 :]]
     lines += ["", f"what happened to {result.broken.id!r}:" if result.broken.id else "what happened:", *timeline]
@@ -133,23 +133,39 @@ def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
     return lines
 
 
-def _timeline(history: History, identity: str) -> list[str]:
+def _timeline(result: Run, identity: str) -> list[str]:
     """Return the events of a record, and those of the processes, in the order of their times."""
-    lines = [(event.at, event.text) for event in history.events]
+    history = result.history
+    lines: list[tuple[float, str]] = []
     written = history.written.get(identity)
     if written is not None:
-        place = f"{written.message.topic}-{written.partition}"
-        lines.append((written.at, f"it is written to {place} at offset {written.offset}"))
-        for commit in history.commits:
-            if f"{commit.topic}-{commit.partition}" == place and commit.offset > written.offset:
-                what = f"refused: {commit.refusal}" if commit.refusal else "accepted"
-                lines.append((commit.at, f"a commit of {place} up to {commit.offset} is {what}"))
+        lines += _of_written(written, result)
     for effect in history.effects:
         if effect.id == identity:
             lines.append((effect.at, f"{effect.process} begins the effect {effect.name!r}"))
             if effect.ended_at is not None:
                 lines.append((effect.ended_at, f"the effect {effect.name!r}: {effect.outcome.value}"))
+    for change in history.rows:
+        if identity and identity in history.ids_in(str(change.key), str(change.row)):
+            what = "deletes" if change.row is None else "writes"
+            lines.append((change.at, f"{change.process} commits that it {what} the row {change.table}[{change.key!r}]"))
     for topic, record in history.outputs_that_mention().get(identity, ()):
         # A jump of the clock moves it.
         lines.append((record.timestamp / 1000 - EPOCH, f"{topic}-{record.partition} has a record of it"))
-    return [f"  {at:8.3f} s {text}" for at, text in dict.fromkeys(sorted(lines, key=lambda line: line[0]))]
+    starts = [(event.at, event.text) for event in history.events if event.text.endswith(" starts")]
+    others = [(event.at, event.text) for event in history.events if not event.text.endswith(" starts")]
+    # At the same time, a process starts first, and ends last.
+    lines = sorted([*starts, *lines, *others], key=lambda line: line[0])
+    return [f"  {at:8.3f} s {text}" for at, text in dict.fromkeys(lines)]
+
+
+def _of_written(written: Written, result: Run) -> list[tuple[float, str]]:
+    """Return when a record was written, to whom it was sent, and the commits behind it."""
+    place = f"{written.message.topic}-{written.partition}"
+    lines = [(written.at, f"it is written to {place} at offset {written.offset}")]
+    lines += [(at, f"it is sent to {process}") for at, process in result.requests.deliveries(written)]
+    for commit in result.history.commits:
+        if f"{commit.topic}-{commit.partition}" == place and commit.offset > written.offset:
+            what = f"{commit.process} commits {place} up to {commit.offset}"
+            lines.append((commit.at, f"{what}, refused: {commit.refusal}" if commit.refusal else what))
+    return lines

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import hashlib
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,16 +15,21 @@ from typing import Any
 
 from ...aio import virtual_time
 from ...embedded import ClusterConfig, EmbeddedCluster
+from ...embedded.coordinators.transactions.transaction import TransactionState
 from ...embedded.metadata.controller import Refused
-from ...errors import KafkaTimeout
+from ...protocol.connection import garbage_collection_paused
 from .checks import Broken, Check
-from .history import Event, History, Written, commits_of
+from .database import Database
+from .effects import EffectFaults
+from .history import Event, History
 from .network import Network
-from .process import EffectFaults, Instance, Process, track_tasks
+from .process import Instance, Process, track_tasks
 from .real_io import SimulationLoop, virtual_machine
+from .requests import RequestLog
 from .service_faults import MOST_INSTANCES_MORE, ServiceFaults, describe
 from .steps import Step
-from .workload import Message, Workload, messages_of
+from .workload import Workload, messages_of
+from .writing import WorkloadWriter
 
 EPOCH = 1_700_000_000.0
 """The time of day at which a simulation begins."""
@@ -34,6 +40,8 @@ STOP_TIMEOUT = 60.0
 """Seconds after SIGTERM until a process is killed."""
 QUIET = 2.0
 """Seconds for which the service runs on after everything is processed, so that it can do too much."""
+FETCH_PATIENCE = 4.0
+"""A fetch without records waits for 2 s instead of 0.5 s, which is a fifth of the time of a run."""
 PARTITIONS = 3
 RESTARTS = (0.1, 1.0, 5.0)
 """Seconds between the end of a process and the start of the next one with its number."""
@@ -62,10 +70,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The result of one run: what is broken, the history, the hash of all requests, the seconds of virtual time."""
+    """The result of one run: what is broken, the history, the requests and their hash, the seconds of virtual time."""
 
     broken: Broken | None
     history: History
+    requests: RequestLog
     trace: str
     seconds: float
 
@@ -73,18 +82,24 @@ class Run:
 def run(plan: Plan, seed: int, steps: Sequence[Step]) -> Run:
     """Run a service with the steps of a schedule, in virtual time."""
     world = World(plan, seed, steps)
-    with _quiet():
+    with _quiet(), garbage_collection_paused():  # 5 % of a run's time
         return virtual_time.run(world.run(), seed=seed, loop=SimulationLoop)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the log lines of the clients and of the cluster out of the output of the test: faults make many."""
+    """Keep log lines of the clients and of the cluster out of the output of the test: faults make many.
+
+    So do warnings of clients and coroutines that a killed process could not end.
+    """
     package = logging.getLogger("aiokafka_lite")
     before = package.level
     package.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            yield
     finally:
         package.setLevel(before)
 
@@ -96,6 +111,7 @@ class World:
         self.clock_jump = 0.0
         self.effect_faults = EffectFaults(Random(seed ^ 0xEFFEC7))
         self.history = History()
+        self.database = Database(self.history, self.effect_faults)
         self._random = Random(seed ^ 0x5EED)
         self._plan = plan
         self._seed = seed
@@ -108,11 +124,9 @@ class World:
 
     # What faults use.
 
-    def block_loop(self, seconds: float) -> None:
-        """Let time pass in which no task runs."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimulationLoop)
-        loop.now += seconds
+    def block(self, process: Process, seconds: float) -> None:
+        """Let time pass in which no task of a process runs. The others continue."""
+        self._loop.block(process, seconds)
 
     def process(self, number: int) -> Process | None:
         """Return the running process of an instance; None if it is down."""
@@ -129,6 +143,12 @@ class World:
         if len(self._current) < self._plan.instances + MOST_INSTANCES_MORE:
             self._start_instance(len(self._current) + 1)
 
+    @property
+    def _loop(self) -> SimulationLoop:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        return loop
+
     def _spawn(self, call: Any) -> None:
         self._background.append(asyncio.get_running_loop().create_task(call))
 
@@ -138,33 +158,38 @@ class World:
         return EPOCH + asyncio.get_running_loop().time() + self.clock_jump
 
     async def run(self) -> Run:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimulationLoop)
+        loop = self._loop
         loop.set_task_factory(track_tasks)
         loop.set_exception_handler(lambda _, context: self._complain(context))
-        config = ClusterConfig(broker_session_timeout=3.0, history_limit=1_000_000, wall_clock=self._wall_clock)
+        config = ClusterConfig(
+            broker_session_timeout=3.0,
+            fetch_patience=FETCH_PATIENCE,
+            history_limit=1_000_000,
+            wall_clock=self._wall_clock,
+        )
         with virtual_machine(loop, lambda: EPOCH + loop.now + self.clock_jump):
             cluster = EmbeddedCluster(brokers=3, tcp=False, seed=self._seed, config=config, configs=CONFIGS)
             async with cluster as self.cluster:
                 assert cluster.connector is not None
-                self.network = Network(cluster.connector)
+                self.network = Network(cluster.connector, self._newest_connection)
                 topics = list(dict.fromkeys(message.topic for message in self._messages))
                 for topic in topics:
                     await cluster.create_topic(topic, PARTITIONS, 3)
                 await self._live(ServiceFaults(self, topics))
-                trace = self._read_cluster(topics)
+                requests = self._read_cluster()
             for process in self._processes:
                 await process.clear()
                 if process.refused:
                     self.history.errors.insert(0, process.refused[0])
         gc.collect(0)
-        return Run(self._judge(), self.history, trace, loop.time())
+        return Run(self._judge(), self.history, requests, self._trace(requests), loop.time())
 
     async def _live(self, faults: ServiceFaults) -> None:
         loop = asyncio.get_running_loop()
         for number in range(1, self._plan.instances + 1):
             self._start_instance(number)
-        writing = loop.create_task(self._write())
+        writer = WorkloadWriter(self.cluster, self.history, self._random)
+        writing = loop.create_task(writer.write(self._messages, self._plan.seconds))
         begun = loop.time()
         due = begun
         for step in self._steps:
@@ -175,11 +200,23 @@ class World:
         await asyncio.sleep(max(0.0, begun + self._plan.seconds - loop.time()))
         await faults.heal()
         await writing
+        await asyncio.sleep(max(0.0, self._loop.last_block_ends_at() - loop.time()))
         await self._settle()
         self._over.set()
         running = [process for process in self._current.values() if process.is_running]
         await asyncio.gather(*(process.stop(STOP_TIMEOUT) for process in running if not process.stopping.is_set()))
         await asyncio.wait(self._background, timeout=STOP_TIMEOUT + 5.0)
+        self._note_open_transactions([process.name for process in running if not process.is_dead])
+
+    def _note_open_transactions(self, processes: Sequence[str]) -> None:
+        """Note the transactions that these processes have left open, although no fault hindered their end."""
+        transactions = [transaction for node in self.cluster.nodes.values() for transaction in node.transactions.all()]
+        producers = self._requests().producers()
+        for transaction in transactions:
+            process = producers.get(transaction.transactional_id)
+            if transaction.state is TransactionState.ONGOING and process in processes:
+                text = f"{process} left a transaction of {transaction.transactional_id!r} open"
+                self.history.left_behind.append(text)
 
     async def _settle(self) -> None:
         loop = asyncio.get_running_loop()
@@ -198,7 +235,7 @@ class World:
 
     def _start_process(self, number: int, start: int) -> None:
         name = f"instance {number}" if start == 1 else f"instance {number} (start {start})"
-        process = Process(name, number, self.history, self.network, self.effect_faults)
+        process = Process(name, number, self.history, self.network, self.effect_faults, self.database)
         self._processes.append(process)
         self._current[number] = process
         process.start(self._plan.service, self.cluster.bootstrap_servers)
@@ -216,32 +253,6 @@ class World:
             start += 1
             self._start_process(number, start)
 
-    async def _write(self) -> None:
-        """Write the messages over most of the time in which faults happen."""
-        longest = 2 * 0.9 * self._plan.seconds / len(self._messages)
-        for message in self._messages:
-            await self._write_one(message)
-            await asyncio.sleep(self._random.uniform(0.0, longest))
-
-    async def _write_one(self, message: Message) -> None:
-        loop = asyncio.get_running_loop()
-        numbers = len(self.cluster.controller.require(message.topic).partitions)
-        partition = None if message.key is not None else self._random.randrange(numbers)
-        while True:
-            try:
-                offset = await self.cluster.produce(message.topic, message.value, key=message.key, partition=partition)
-            except (Refused, KafkaTimeout):
-                await asyncio.sleep(0.2)
-                continue
-            break
-        if partition is None:
-            records = self.cluster.records(message.topic)
-            partition = next(
-                record.partition for record in reversed(records)
-                if record.offset == offset and record.value == message.value.encode()
-            )  # fmt: skip
-        self.history.written[message.identity] = Written(message, loop.time(), partition, offset)
-
     def _complain(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.history.errors.append(f"{context.get('message')}: {error!r}")
@@ -257,18 +268,27 @@ class World:
                 except Refused:  # a partition has no leader yet
                     continue
 
-    def _read_cluster(self, topics: Sequence[str]) -> str:
-        """Read outputs and commits. Returns the hash of all requests."""
+    def _newest_connection(self) -> int:
+        numbers = (next(reversed(node.clients.connections), None) for node in self.cluster.nodes.values())
+        return max((connection.connection_id for connection in numbers if connection is not None), default=0)
+
+    def _requests(self) -> RequestLog:
+        topics = {bytes(topic.topic_id): name for name, topic in self.cluster.controller.topics.items()}
+        return RequestLog(list(self.cluster.history), topics, self.network.clients)
+
+    def _read_cluster(self) -> RequestLog:
+        """Read outputs, commits and rows. Returns the requests."""
         self._read_outputs()
-        exchanges = list(self.cluster.history)
-        ids = {bytes(topic.topic_id): name for name, topic in self.cluster.controller.topics.items()}
-        self.history.commits = list(commits_of(exchanges, ids))
-        lines = [
-            f"{exchange.at:.6f} {exchange.node_id} {exchange.client_id} {type(exchange.request).__name__} "
-            f"v{exchange.version} {exchange.size}"
-            for exchange in exchanges
-        ]
+        requests = self._requests()
+        self.history.tables = self.database.tables
+        self.history.commits = list(requests.commits())
+        return requests
+
+    def _trace(self, requests: RequestLog) -> str:
+        """Return the hash of everything that happened."""
+        lines = requests.trace()
         lines += [f"{effect.at:.6f} {effect.process} {effect.name} {effect.id}" for effect in self.history.effects]
+        lines += [f"{change.at:.6f} {change.process} {change.table} {change.key}" for change in self.history.rows]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     def _judge(self) -> Broken | None:

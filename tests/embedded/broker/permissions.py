@@ -11,6 +11,7 @@ from aiokafka_lite.protocol import messages as m
 from aiokafka_lite.protocol.schema import Request
 from tests.embedded.broker.raw_client import fetch_request, produce_request
 from tests.embedded.share_groups.requests import share_fetch
+from tests.embedded.share_groups.state_requests import StateRequests
 from tests.embedded.streams_groups.requests import join, subtopology, topology
 from tests.pure.embedded.batches import produced
 
@@ -114,6 +115,7 @@ _ADD = m.AddPartitionsToTxnTransaction(
     topics=[m.AddPartitionsToTxnTopic(name="t", partitions=[0])],
 )
 _SHARE_TOPIC = m.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])
+_STATE = StateRequests(SHARE_GROUP, bytes(16))
 
 ROWS = [
     Row(
@@ -351,6 +353,16 @@ ROWS = [
         ((Op.READ, GROUP), (Op.READ, TOPIC)),
         group=SHARE_GROUP,
     ),
+    *[
+        Row(request, NO_CLUSTER, ((Op.CLUSTER_ACTION, CLUSTER),))
+        for request in (
+            _STATE.initialize(0, 0),
+            _STATE.read(0),
+            _STATE.write((0, 0), 0),
+            _STATE.delete(),
+            _STATE.summary(),
+        )
+    ],
     Row(
         m.DeleteShareGroupOffsetsRequest(
             group_id=SHARE_GROUP, topics=[m.DeleteShareGroupOffsetsRequestTopic(topic_name="t")]

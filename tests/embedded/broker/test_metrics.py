@@ -12,6 +12,7 @@ from aiokafka_lite import Consumer, Producer
 from aiokafka_lite.aio.virtual_time import run
 from aiokafka_lite.embedded import EmbeddedCluster, TopicMetrics
 from aiokafka_lite.errors import RecordTooLarge
+from aiokafka_lite.protocol.messages import ProduceRequest
 from tests.waiting import until
 
 
@@ -37,6 +38,50 @@ def test_requests_of_clients_are_counted_by_topic() -> None:
     assert orders.bytes_in == orders.bytes_out > 0
     assert orders.fetch_requests >= 1
     assert orders.failed_fetch_requests == 0
+
+
+def test_requests_are_counted_and_timed_by_api() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+            await cluster.create_topic("orders", 1)
+            cluster.on(ProduceRequest).delay(2.0)
+            async with Producer(**cluster.client_settings()) as producer:
+                for _ in range(3):
+                    await producer.send("orders", b"x")
+            async with Consumer(topics=["orders"], **cluster.client_settings()) as consumer:
+                assert len(await consumer.poll(timeout=10.0)) == 3
+                assert await consumer.poll(timeout=3.0) == []
+            requests = cluster.metrics().brokers[1].requests
+            assert {"ApiVersions", "Metadata", "InitProducerId", "Produce", "Fetch", "ListOffsets"} <= requests.keys()
+            produce, fetch = requests["Produce"], requests["Fetch"]
+            assert (produce.count, produce.longest_time) == (3, pytest.approx(2.0, abs=0.1))
+            assert 2.0 <= produce.total_time < 2.2
+            assert fetch.longest_time == pytest.approx(0.5, abs=0.1), "the wait for data counts"
+            assert requests["Metadata"].total_time < 0.1
+
+    run(main())
+
+
+def test_the_produce_path_is_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafka_lite.embedded.handlers.produce")
+
+    async def main() -> None:
+        async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+            await cluster.create_topic("orders", 1, configs={"max.message.bytes": "1000"})
+            async with Producer(**cluster.client_settings(), client_id="billing") as producer:
+                await producer.send_many("orders", [b"1", b"2", b"3"])
+                await producer.send("orders", b"secret-value")
+                with pytest.raises(RecordTooLarge):
+                    await producer.send("orders", bytes(2000))
+
+    run(main())
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert lines[0].startswith("node 1: Produce v13 of 'billing' from User:ANONYMOUS, acks=-1, ")
+    assert lines[0].endswith(" bytes: orders-0: 3 records at 0")
+    assert lines[1].endswith(" bytes: orders-0: 1 records at 3")
+    assert lines[2].endswith(" bytes: orders-0: MESSAGE_TOO_LARGE")
+    assert "secret-value" not in caplog.text
 
 
 def test_in_sync_sets_that_shrink_and_expand_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:

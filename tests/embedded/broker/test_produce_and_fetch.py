@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ErrorCode
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.errors import ConfigurationError, ErrorCode
 from aiokafka_lite.protocol.messages import (
     FetchRequest,
     FetchRequestPartition,
@@ -23,6 +23,7 @@ from aiokafka_lite.protocol.messages import (
 from aiokafka_lite.protocol.records import split_batches
 from tests.embedded.broker.raw_client import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
+from tests.virtual import in_virtual_time
 
 
 def now_batch(*values: bytes, **fields: int) -> bytes:
@@ -148,6 +149,22 @@ async def test_a_fetch_waits_until_there_are_records(one: EmbeddedCluster) -> No
         await writer.produce("t", now_batch(b"a"))
         assert (await waiting).high_watermark == 1
         assert len(one.nodes[1].replica_manager.fetch_purgatory) == 0
+
+
+@in_virtual_time
+async def test_a_fetch_without_records_waits_longer_in_a_patient_cluster() -> None:
+    async with EmbeddedCluster(tcp=False, config=ClusterConfig(fetch_patience=4.0)) as cluster, Peer(cluster) as peer:
+        await cluster.create_topic("t")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await peer.fetch("t", 0, max_wait_ms=500)
+        assert clock() - began == pytest.approx(2.0, abs=0.01)
+        await cluster.produce("t", "one")
+        await peer.fetch("t", 0, max_wait_ms=500)  # records are answered at once
+        await peer.fetch("t", 0, max_wait_ms=500, min_bytes=10_000)  # and those that wait for others after max_wait
+        assert clock() - began == pytest.approx(2.5, abs=0.01)
+    with pytest.raises(ConfigurationError, match=r"fetch_patience must be a number >= 1, got 0\.5"):
+        ClusterConfig(fetch_patience=0.5)
 
 
 async def test_a_fetch_waits_for_min_bytes_or_max_wait(one: EmbeddedCluster) -> None:

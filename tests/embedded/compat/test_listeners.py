@@ -10,8 +10,8 @@ import pytest
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import OffsetCommitRequest
-from tests.waiting import DEADLINE
+from aiokafka_lite.protocol.messages import JoinGroupRequest, OffsetCommitRequest
+from tests.waiting import DEADLINE, until
 
 
 class Events:
@@ -97,6 +97,37 @@ async def test_stop_logs_a_commit_that_fails(
         await consumer.getone()
         cluster.on(OffsetCommitRequest, times=None).fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert "GroupAuthorizationFailedError" in caplog.text
+
+
+async def test_a_stop_during_the_start_ends_it_without_an_error(library: Any, cluster: EmbeddedCluster) -> None:
+    """FastStream stops a consumer that still waits for partitions when it receives SIGTERM."""
+    may_leave = asyncio.Event()
+
+    class Slow(library.ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+            if revoked:
+                await may_leave.wait()
+
+        def on_partitions_assigned(self, assigned: set[Any]) -> None: ...
+
+    def joins() -> int:
+        return sum(isinstance(exchange.request, JoinGroupRequest) for exchange in cluster.history)
+
+    first, second = member(library, cluster), member(library, cluster)
+    first.subscribe(["orders"], listener=Slow())
+    second.subscribe(["orders"])
+    async with first:
+        reading = asyncio.create_task(first.getone())
+        before = joins()
+        starting = asyncio.create_task(second.start())
+        await until(lambda: joins() > before + 1)
+        stopping = asyncio.create_task(second.stop())
+        await until(lambda: stopping.done() or library.name == "aiokafka")
+        may_leave.set()
+        async with asyncio.timeout(DEADLINE):
+            assert await asyncio.gather(starting, stopping) == [None, None]
+        reading.cancel()
+        await asyncio.wait([reading])
 
 
 async def test_a_listener_finds_what_faststream_logs(library: Any, cluster: EmbeddedCluster) -> None:

@@ -13,7 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from aiokafka_lite import Consumer, ConsumerGroup, ExactlyOnce, Producer, Record, Workers
+from aiokafka_lite.processing import dead_letter, retry, skip
 from aiokafka_lite.testing.simulation import EffectFailed, Instance
+from tests.embedded.simulated import database_services
 
 Service = Callable[[Instance], Awaitable[None]]
 
@@ -136,6 +138,26 @@ async def stops_on_a_signal(instance: Instance) -> None:
                 await charge(instance, order_of(record))
 
 
+async def skips_after_two_attempts(instance: Instance) -> None:
+    async def bill(record: Record[bytes, bytes]) -> None:
+        await instance.effect("charge", order_of(record), idempotence_key=order_of(record))
+
+    group: ConsumerGroup[bytes, bytes] = ConsumerGroup(instance.bootstrap_servers, group_id="billing")
+    async with group:
+        await group.consume(["orders"], Workers(bill, rules=[retry(attempts=2), skip()]))
+
+
+async def keeps_what_fails(instance: Instance) -> None:
+    async def bill(record: Record[bytes, bytes]) -> None:
+        await instance.effect("charge", order_of(record), idempotence_key=order_of(record))
+
+    group: ConsumerGroup[bytes, bytes] = ConsumerGroup(instance.bootstrap_servers, group_id="billing")
+    producer: Producer[bytes, bytes] = Producer(instance.bootstrap_servers)
+    async with producer, group:
+        rules = [retry(attempts=2), dead_letter(topic="orders.dead")]
+        await group.consume(["orders"], Workers(bill, rules=rules, producer=producer))
+
+
 async def writes_bills_twice(instance: Instance) -> None:
     async with orders_of(instance) as consumer, Producer(instance.bootstrap_servers) as producer:
         async for record in consumer:
@@ -155,7 +177,7 @@ async def writes_bills_once(instance: Instance) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake, the words of the check that finds it, and the service without it."""
+    """A mistake, a pattern of what the check that finds it says, and the service without it."""
 
     name: str
     broken: Service
@@ -165,11 +187,24 @@ class Mistake:
 
 MISTAKES = (
     Mistake("commit before processing", commits_first, "before the effect", billing),
-    Mistake("fan-out with create_task", fans_out, "before the effect", works_in_parallel),
+    Mistake("fan-out with create_task", fans_out, "before the effect|came after", works_in_parallel),
     Mistake("a retry that reorders", retries_later, "came after", billing),
     Mistake("an effect without an idempotence key", charges_without_key, "happened 2 times", billing),
     Mistake("duplicates are remembered in memory only", remembers_in_memory, "times", billing),
     Mistake("latest on the first start", reads_the_latest, "no effect", billing),
     Mistake("a handler that swallows CancelledError", swallows_cancellation, "did not end", stops_on_a_signal),
+    Mistake(
+        "an outbox is read without a lock",
+        database_services.reads_the_outbox_without_lock,
+        "no effect",
+        database_services.fills_an_outbox,
+    ),
+    Mistake(
+        "the offset in the database is not compared",
+        database_services.does_not_compare_its_offset,
+        "happened 2 times",
+        database_services.keeps_offsets_in_the_database,
+    ),
+    Mistake("a record is skipped after two attempts", skips_after_two_attempts, "no effect", keeps_what_fails),
     Mistake("output without a transaction", writes_bills_twice, "equal records", writes_bills_once),
 )

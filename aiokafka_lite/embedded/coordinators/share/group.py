@@ -49,13 +49,15 @@ class ShareState:
     """The state of a share partition that stays after a change of its leader.
 
     A new start offset from an administrator is a new state; then the leader drops the records in flight.
-    ``leader_epoch`` is the epoch of the newest leader that has used it; -1 before the first use.
+    ``leader_epoch`` is the epoch of the newest leader that has used it; -1 before the first use. ``state_epoch`` is the
+    epoch of the group that made the state. ``delivery_complete_count`` is -1 if a foreign leader did not write it.
     """
 
     start_offset: int = UNINITIALIZED
     batches: Sequence[StateBatch] = ()
     delivery_complete_count: int = 0
     leader_epoch: int = -1
+    state_epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -172,10 +174,10 @@ class ShareGroup:
         if not has_changed and partition_counts == self._partition_counts:
             return
         self._partition_counts = partition_counts
+        self.epoch += 1
         for topic_id, count in partition_counts.items():
             for index in range(count):
-                self.states.setdefault((topic_id, index), ShareState())
-        self.epoch += 1
+                self.states.setdefault((topic_id, index), ShareState(state_epoch=self.epoch))
         if not self.members:
             return  # as in Kafka, an empty group keeps its assignment epoch
         self.assignment_epoch = self.epoch

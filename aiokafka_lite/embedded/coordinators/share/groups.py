@@ -62,6 +62,8 @@ class HostedShareGroups:
         self._controller = controller
         self._now_ms = now_ms
         self._groups: dict[str, ShareGroup] = {}
+        self._unclaimed: dict[str, dict[TopicIdPartition, ShareState]] = {}
+        """States by group id that were stored by request, until a group of that id exists."""
         self._sessions: dict[tuple[str, str], asyncio.TimerHandle] = {}  # by group and member
 
     def __repr__(self) -> str:
@@ -98,7 +100,7 @@ class HostedShareGroups:
         if group is None:
             if request.epoch != 0:
                 raise GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-            group = ShareGroup(group_id)
+            group = self._new_group(group_id)
         # A change is made in a copy, so that a refused write leaves the group as it was.
         changed = group.copy()
         max_size = self._controller.settings.of().number("group.share.max.size")
@@ -106,6 +108,15 @@ class HostedShareGroups:
         self._replace(group, changed)
         self._start_session(group_id, member.member_id)
         return member
+
+    def _new_group(self, group_id: str, epoch: int = 0) -> ShareGroup:
+        group = ShareGroup(group_id, epoch)
+        group.states.update(self._unclaimed.get(group_id, {}))
+        return group
+
+    def _add(self, group: ShareGroup) -> None:
+        self._groups[group.group_id] = group
+        self._unclaimed.pop(group.group_id, None)
 
     def _replace(self, old: ShareGroup, new: ShareGroup) -> None:
         """Write the changes of a group, and keep them. Raises GroupRefusal if the log refuses them."""
@@ -121,8 +132,8 @@ class HostedShareGroups:
             if replicated is not None:
                 replicated.before = None  # no description needs an older one
             new.end_offset = 0 if node is None else node.group_log.end_offset(new.group_id)
-        self._groups[new.group_id] = new
-        self._write_states(new, [state for state in new.states if state not in old.states])
+        self._add(new)
+        self._write_states(new.group_id, [state for state in new.states if state not in old.states])
 
     def _start_session(self, group_id: str, member_id: str) -> None:
         key = (group_id, member_id)
@@ -164,7 +175,7 @@ class HostedShareGroups:
         if group.state is not ShareGroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         del self._groups[group_id]
-        self._write_states(group, group.states, deleted=True)
+        self._write_deletions(group_id, group.states)
         self._write(OFFSETS_TOPIC, group_id, [(group_key(group_id), None)])
         return ErrorCode.NONE
 
@@ -182,7 +193,38 @@ class HostedShareGroups:
 
     def save(self, group_id: str, key: TopicIdPartition) -> None:
         """Write the state of a share partition, which its leader has changed."""
-        self._write_states(self._groups[group_id], [key])
+        self._write_states(group_id, [key])
+
+    def stored_state(self, group_id: str, key: TopicIdPartition) -> ShareState | None:
+        """Return the state of a share partition, also without a group of that id."""
+        return self._states(group_id).get(key)
+
+    def _states(self, group_id: str) -> Mapping[TopicIdPartition, ShareState]:
+        group = self._groups.get(group_id)
+        return self._unclaimed.get(group_id, {}) if group is None else group.states
+
+    def store_state(self, group_id: str, key: TopicIdPartition, state: ShareState) -> None:
+        """Write the state of a share partition. If it is a new object, the leader drops the records in flight."""
+        group = self._groups.get(group_id)
+        states = self._unclaimed.setdefault(group_id, {}) if group is None else group.states
+        states[key] = state
+        self._write_states(group_id, [key])
+
+    def delete_state(self, group_id: str, key: TopicIdPartition) -> None:
+        """Delete the state of a share partition, if there is one."""
+        group = self._groups.get(group_id)
+        states = self._unclaimed.get(group_id, {}) if group is None else group.states
+        if states.pop(key, None) is not None:
+            self._write_deletions(group_id, [key])
+        if group is None and not states:
+            self._unclaimed.pop(group_id, None)
+
+    def state_leader(self, group_id: str, key: TopicIdPartition) -> int | None:
+        """Return the id of the broker that coordinates a share partition; None if there is none."""
+        topic = self._controller.topics.get(SHARE_STATE_TOPIC)
+        if topic is None:
+            return None
+        return topic.partitions[partition_of(_state_name(group_id, key), len(topic.partitions))].leader
 
     def end_offset(self, key: PartitionKey) -> int | None:
         """Return the end of the records of a partition; None if it has no leader."""
@@ -198,26 +240,31 @@ class HostedShareGroups:
         """
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = ShareGroup(group_id)
+            group = self._new_group(group_id)
+            self._add(group)
             self._write(OFFSETS_TOPIC, group_id, _group_rows(group))
         # A new object: the leader then drops the records in flight, whose deliveries belong to the old one.
-        group.states[key] = ShareState(start_offset)
-        self._write_states(group, [key])
+        group.states[key] = ShareState(start_offset, state_epoch=group.epoch)
+        self._write_states(group_id, [key])
 
     def delete_topic(self, group: ShareGroup, topic_id: bytes) -> bool:
         """Delete the state of the share partitions of a topic. False if there is none."""
-        keys = [key for key in group.states if key[0] == topic_id]
-        self._write_states(group, keys, deleted=True)
+        return self._delete_topic(group.group_id, group.states, topic_id)
+
+    def _delete_topic(self, group_id: str, states: dict[TopicIdPartition, ShareState], topic_id: bytes) -> bool:
+        keys = [key for key in states if key[0] == topic_id]
+        self._write_deletions(group_id, keys)
         for key in keys:
-            del group.states[key]
+            del states[key]
         return bool(keys)
 
     def drop_deleted_topics(self) -> None:
         """Drop the state of topics that were deleted."""
         alive = {topic.topic_id for topic in self._controller.topics.values()}
-        for group in self._groups.values():
-            for topic_id in {topic_id for topic_id, _ in group.states} - alive:
-                self.delete_topic(group, topic_id)
+        states_of = {group_id: group.states for group_id, group in self._groups.items()} | self._unclaimed
+        for group_id, states in states_of.items():
+            for topic_id in {topic_id for topic_id, _ in states} - alive:
+                self._delete_topic(group_id, states, topic_id)
 
     # The log.
 
@@ -233,10 +280,11 @@ class HostedShareGroups:
         for key, value in self._records(SHARE_STATE_TOPIC):
             about, state = read_state(key, value)
             group = self._groups.get(about.group_id)
-            if group is not None and state is not None:
-                group.states[about.topic_id, about.partition] = state
-            elif group is not None:
-                group.states.pop((about.topic_id, about.partition), None)
+            states = self._unclaimed.setdefault(about.group_id, {}) if group is None else group.states
+            if state is not None:
+                states[about.topic_id, about.partition] = state
+            else:
+                states.pop((about.topic_id, about.partition), None)
         self.drop_deleted_topics()
 
     def _records(self, name: str) -> Iterator[Row]:
@@ -245,12 +293,15 @@ class HostedShareGroups:
             node_id = state.leader if state.leader in self._nodes else state.replicas[0]
             yield from self._log(self._nodes[node_id], name).rows(index)
 
-    def _write_states(self, group: ShareGroup, keys: Iterable[TopicIdPartition], *, deleted: bool = False) -> None:
+    def _write_states(self, group_id: str, keys: Iterable[TopicIdPartition]) -> None:
+        states, now_ms = self._states(group_id), self._now_ms()
         for key in keys:
-            topic_id = base64.urlsafe_b64encode(key[0]).decode().rstrip("=")
-            name = f"{group.group_id}:{topic_id}:{key[1]}"
-            value = None if deleted else encode_state(group.states[key], self._now_ms())
-            self._write(SHARE_STATE_TOPIC, name, [(state_key(group.group_id, *key), value)])
+            rows: Rows = [(state_key(group_id, *key), encode_state(states[key], now_ms))]
+            self._write(SHARE_STATE_TOPIC, _state_name(group_id, key), rows)
+
+    def _write_deletions(self, group_id: str, keys: Iterable[TopicIdPartition]) -> None:
+        for key in keys:
+            self._write(SHARE_STATE_TOPIC, _state_name(group_id, key), [(state_key(group_id, *key), None)])
 
     def _write(self, topic: str, name: str, rows: Rows) -> None:
         """Write to the leader of the partition of ``name``. Without a leader the rows are lost at the next restart."""
@@ -271,6 +322,12 @@ class HostedShareGroups:
     @staticmethod
     def _log(node: ShareBroker, topic: str) -> CoordinatorLog:
         return node.group_log if topic == OFFSETS_TOPIC else node.share_log
+
+
+def _state_name(group_id: str, key: TopicIdPartition) -> str:
+    """Return the name by which a share partition finds its coordinator."""
+    topic_id = base64.urlsafe_b64encode(key[0]).decode().rstrip("=")
+    return f"{group_id}:{topic_id}:{key[1]}"
 
 
 def _group_rows(group: ShareGroup) -> Rows:

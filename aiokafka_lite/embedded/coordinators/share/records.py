@@ -6,17 +6,22 @@ key begins with its type as an int16. The last value of a key counts; a null val
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
 from ....protocol.codec import Buffer, decode_versioned, encode_versioned
 from ....protocol.schema import Message, array, int8, int16, int32, int64, message, string, struct, uuid
 from .group import ShareState
 from .partition import RecordState, StateBatch
 
+B = TypeVar("B")
+
 SHARE_STATE_TOPIC = "__share_group_state"
 _GROUP_KEY = 11
 _STATE_KEY = 0
 
-_DELIVERY_STATES = {0: RecordState.AVAILABLE, 2: RecordState.ACKNOWLEDGED, 4: RecordState.ARCHIVED}
-_DELIVERY_STATE_OF = {state: number for number, state in _DELIVERY_STATES.items()}
+DELIVERY_STATES = {0: RecordState.AVAILABLE, 2: RecordState.ACKNOWLEDGED, 4: RecordState.ARCHIVED}
+DELIVERY_STATE_OF = {state: number for number, state in DELIVERY_STATES.items()}
 
 
 @message(key=-1, versions=(_GROUP_KEY, _GROUP_KEY))
@@ -87,20 +92,35 @@ def state_key(group_id: str, topic_id: bytes, partition: int) -> bytes:
     return encode_versioned(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), _STATE_KEY)
 
 
+def batches_as(kind: Callable[..., B], batches: Iterable[StateBatch]) -> list[B]:
+    """Return batches as parts ``kind`` of a record, or of a message: all have these four fields."""
+    return [
+        kind(
+            first_offset=batch.first,
+            last_offset=batch.last,
+            delivery_state=DELIVERY_STATE_OF[batch.state],
+            delivery_count=batch.delivery_count,
+        )
+        for batch in batches
+    ]
+
+
+def read_batches(parts: Iterable[Any]) -> list[StateBatch]:
+    """Return the batches of such parts, whose states must be right."""
+    return [
+        StateBatch(part.first_offset, part.last_offset, DELIVERY_STATES[part.delivery_state], part.delivery_count)
+        for part in parts
+    ]
+
+
 def encode_state(state: ShareState, now_ms: int) -> bytes:
     value = ShareSnapshotValue(
+        state_epoch=state.state_epoch,
+        leader_epoch=max(state.leader_epoch, 0),
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
         write_timestamp=now_ms,
-        state_batches=[
-            ShareSnapshotBatch(
-                first_offset=batch.first,
-                last_offset=batch.last,
-                delivery_state=_DELIVERY_STATE_OF[batch.state],
-                delivery_count=batch.delivery_count,
-            )
-            for batch in state.batches
-        ],
+        state_batches=batches_as(ShareSnapshotBatch, state.batches),
     )
     return encode_versioned(value, 0)
 
@@ -111,8 +131,10 @@ def read_state(key: Buffer, value: Buffer | None) -> tuple[ShareSnapshotKey, Sha
     if value is None:
         return about, None
     read = decode_versioned(ShareSnapshotValue, value)[0]
-    batches = [
-        StateBatch(batch.first_offset, batch.last_offset, _DELIVERY_STATES[batch.delivery_state], batch.delivery_count)
-        for batch in read.state_batches
-    ]
-    return about, ShareState(read.start_offset, batches, max(read.delivery_complete_count, 0))
+    return about, ShareState(
+        read.start_offset,
+        read_batches(read.state_batches),
+        read.delivery_complete_count,
+        read.leader_epoch,
+        read.state_epoch,
+    )

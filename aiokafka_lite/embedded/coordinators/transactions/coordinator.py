@@ -33,7 +33,7 @@ from ...settings.configs import BrokerSettings
 from . import transaction as decisions
 from .log import TransactionLog
 from .requests import TransactionRequests
-from .transaction import GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata, TransactionRefused
+from .transaction import GENERATION_2, NO_EPOCH, NO_PRODUCER_ID, NO_TIMEOUT, TransactionMetadata, TransactionRefused
 from .transaction import TransactionEvent as Event
 from .transaction import TransactionState as State
 
@@ -149,10 +149,22 @@ class TransactionCoordinator:
 
     # Requests of producers.
 
-    async def initialize(self, transactional_id: str, timeout_ms: int, old: tuple[int, int] | None) -> ProducerResult:
-        """Handle an InitProducerId. ``old`` is the id and epoch of a producer that continues, None for a new one."""
+    @property
+    def allows_two_phase_commit(self) -> bool:
+        """Whether a producer may have transactions that never time out (KIP-939)."""
+        return self._settings.enabled("transaction.two.phase.commit.enable")
+
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int | None, old: tuple[int, int] | None
+    ) -> ProducerResult:
+        """Handle an InitProducerId. ``old`` is the id and epoch of a producer that continues, None for a new one.
+
+        ``timeout_ms`` is None with two-phase commit.
+        """
         error = self.check(transactional_id)
-        if error is ErrorCode.NONE and not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
+        if timeout_ms is None:
+            timeout_ms = NO_TIMEOUT
+        elif error is ErrorCode.NONE and not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
         if error is not ErrorCode.NONE:
             return ProducerResult(error)
@@ -275,7 +287,11 @@ class TransactionCoordinator:
         now = asyncio.get_running_loop().time()
         for hosted in list(self._hosted.values()):
             is_open = hosted.value.state is State.ONGOING and hosted.pending is None
-            if is_open and now - hosted.started > hosted.value.timeout_ms / 1000:
+            if (
+                is_open
+                and hosted.value.timeout_ms != NO_TIMEOUT
+                and now - hosted.started > hosted.value.timeout_ms / 1000
+            ):
                 logger.info(
                     "aborting the transaction of %r: it was open for more than its timeout of %d ms",
                     hosted.value.transactional_id,

@@ -31,6 +31,8 @@ from ...metadata.topics import PartitionKey
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME = -1
+NO_TIMEOUT = 2**31 - 1
+"""The timeout of a transaction of two-phase commit, which only its client ends."""
 MAX_EPOCH = 2**15 - 1
 LAST_EPOCH = MAX_EPOCH - 1
 """The largest epoch that a client gets."""
