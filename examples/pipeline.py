@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--to-topic", metavar="TOPIC", help="write to a topic")
     add("--exactly-once", action="store_true", help="write to the topic in transactions, each row once")
+    add("--dead-letter-topic", metavar="TOPIC", help="topic for records that are not JSON or cannot be written")
     add("--schema", metavar="DDL", help="fields of the JSON in the topic, as in 'a INT, b STRING'")
     windows = parser.add_argument_group("windows")
     add = windows.add_argument
@@ -127,7 +128,7 @@ def pipeline(options: argparse.Namespace) -> int:
         "aggregates": tuple(options.aggregate or ()),
     }
     of_windows = {setting: value for setting, value in of_windows.items() if value}
-    copied = ("schema", "window", "checkpoint", "trigger", "to_files", "to_topic", "exactly_once")
+    copied = ("schema", "window", "checkpoint", "trigger", "to_files", "to_topic", "exactly_once", "dead_letter_topic")
     plan = {setting: getattr(options, setting) for setting in copied} | {"form": options.format} | of_windows
     _check_destinations(plan, of_windows)
     connection = ConnectionOptions(options.bootstrap_server, options.config, options.property, None)
@@ -158,6 +159,8 @@ def _check_destinations(plan: dict[str, Any], of_windows: Collection[str]) -> No
         problem = "--window requires --schema, the fields of the JSON to aggregate"
     elif plan["schema"] is not None and plan["window"] is None and plan["to_files"] is None:
         problem = "--schema requires --to-files or --window: a topic gets the records as they are"
+    elif plan["dead_letter_topic"] is not None and plan["to_topic"] is None and plan["schema"] is None:
+        problem = "--dead-letter-topic requires --schema or --to-topic: files take every record"
     if problem:
         raise ConfigurationError(problem)
 

@@ -24,6 +24,7 @@ from aiokafka_lite.spark import FORMAT, LagListener
 from aiokafka_lite.spark.listener import lags_of
 from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, KAFKA_PREFIX
 from aiokafka_lite.spark.pausable import PAUSE, PausableDataSource
+from aiokafka_lite.spark.routing import ORIGIN, REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,6 +36,7 @@ AVAILABLE_NOW = "available-now"
 
 COLUMNS_PARSED = "value binary, timestamp timestamp"
 COLUMNS_COPIED = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+COLUMNS_WITH_ORIGIN = f"{COLUMNS_COPIED}, topic string, partition int, offset bigint, timestamp timestamp"
 
 TEXT_FORMATS = ("csv", "json", "xml")
 """Formats of files that cannot contain bytes. Keys and values are written as text."""
@@ -52,6 +54,7 @@ POLL_INTERVAL = 0.1
 LAST_EVENTS = 10.0
 """Seconds in which Spark must deliver the events of a query that has ended."""
 
+DEAD_LETTER_TOPIC = "deadLetterTopic"
 _EVENT_TIME = "_event_time"
 _MALFORMED = "_malformed"
 _UNUSABLE = "_unusable"
@@ -69,7 +72,7 @@ class Plan:
     ``event_time`` is a column of the JSON, or None for the timestamp of the record. ``window``, ``slide``,
     ``watermark`` and ``trigger`` are durations of Spark ("30 seconds"); ``trigger`` may be ``AVAILABLE_NOW``.
     ``aggregates`` are expressions of SQL. ``form`` is Spark's name for the format of the files. ``exactly_once`` is the
-    delivery to ``to_topic``.
+    delivery to ``to_topic`` and to ``dead_letter_topic``, which gets the records that cannot be used or written.
     """
 
     options: Mapping[str, str]
@@ -85,6 +88,7 @@ class Plan:
     form: str = "parquet"
     to_topic: str | None = None
     exactly_once: bool = False
+    dead_letter_topic: str | None = None
     trigger: str = "10 seconds"
 
 
@@ -94,21 +98,35 @@ def fields(records: DataFrame, plan: Plan) -> DataFrame:
 
     Rows that are not JSON of the schema, or have no event time, are dropped and counted.
     """
+    rows = checked(records, plan)
+    event_time = [] if plan.window is None else [_EVENT_TIME]
+    dropped = functions.count(_UNUSABLE).alias("dropped")
+    usable = rows.observe(_PARSING, dropped).where(functions.col(_UNUSABLE).isNull())
+    return usable.select("parsed.*", *event_time).drop(_MALFORMED)
+
+
+def dead_letters(records: DataFrame, plan: Plan) -> DataFrame:
+    """Return the rows that ``fields`` drops, as dead letters for the sink: they name no topic, but a reason."""
+    rows = checked(records, plan).where(functions.col(_UNUSABLE).isNotNull())
+    no_topic = functions.lit(None).cast("string").alias("topic")
+    return rows.select("key", "value", "headers", _origin(), no_topic, functions.col(_UNUSABLE).alias(REASON))
+
+
+def checked(records: DataFrame, plan: Plan) -> DataFrame:
+    """Return ``records`` with the parsed JSON, the event time of windows, and why a row cannot be used, or null."""
     parsed = functions.from_json(
         functions.col("value").cast("string"),
         f"{plan.schema}, {_MALFORMED} STRING",
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED},
     )
-    unusable = functions.col("parsed").isNull() | functions.col(f"parsed.{_MALFORMED}").isNotNull()
-    rows = records.select(parsed.alias("parsed"), "timestamp")
-    if plan.window is None:
-        rows = rows.select("parsed.*", unusable.alias(_UNUSABLE))
-    else:
-        event_time = functions.col("timestamp" if plan.event_time is None else f"parsed.{_quoted(plan.event_time)}")
-        at = event_time.cast("timestamp")
-        rows = rows.select("parsed.*", at.alias(_EVENT_TIME), (unusable | at.isNull()).alias(_UNUSABLE))
-    dropped = functions.count_if(functions.col(_UNUSABLE)).alias("dropped")
-    return rows.observe(_PARSING, dropped).where(~functions.col(_UNUSABLE)).drop(_MALFORMED, _UNUSABLE)
+    rows = records.withColumn("parsed", parsed)
+    malformed = functions.col("parsed").isNull() | functions.col(f"parsed.{_MALFORMED}").isNotNull()
+    reason = functions.when(malformed, "not JSON of the schema")
+    if plan.window is not None:
+        event_time = "timestamp" if plan.event_time is None else f"parsed.{_quoted(plan.event_time)}"
+        rows = rows.withColumn(_EVENT_TIME, functions.col(event_time).cast("timestamp"))
+        reason = reason.when(functions.col(_EVENT_TIME).isNull(), "without event time")
+    return rows.withColumn(_UNUSABLE, reason)
 
 
 def windows(rows: DataFrame, plan: Plan) -> DataFrame:
@@ -157,7 +175,8 @@ class QueryPipeline:
         self._pause = pause
         self._report = report
         reason = "not JSON of the schema" if plan.window is None else "not JSON of the schema, or without event time"
-        self._listener = ProgressListener(report, reason)
+        where = "dropped" if plan.dead_letter_topic is None else f"to {plan.dead_letter_topic}"
+        self._listener = ProgressListener(report, f"{where}: {reason}")
         self._restarts = 0
 
     def run(self, stop: threading.Event, timeout: float) -> None:
@@ -201,10 +220,24 @@ class QueryPipeline:
             if plan.window is not None:
                 rows = as_records(self._parsed(), plan)
             else:
-                rows = self._records(COLUMNS_COPIED, includeHeaders="true")
-            properties = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
-            delivery = EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE
-            yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, "delivery": delivery, **properties})
+                rows = self._copied()
+            yield Destination("topic", rows, FORMAT, {"topic": plan.to_topic, **self._sink_options()})
+        if plan.dead_letter_topic is not None and plan.schema is not None:
+            rows = dead_letters(self._records(COLUMNS_WITH_ORIGIN, includeHeaders="true"), plan)
+            yield Destination("dead-letters", rows, FORMAT, self._sink_options())
+
+    def _copied(self) -> DataFrame:
+        """Return records to copy. Their key determines the partition, and dead letters have their origin."""
+        if self._plan.dead_letter_topic is None:
+            return self._records(COLUMNS_COPIED, includeHeaders="true")
+        records = self._records(COLUMNS_WITH_ORIGIN, includeHeaders="true")
+        return records.select("key", "value", "headers", _origin())
+
+    def _sink_options(self) -> dict[str, str]:
+        plan = self._plan
+        properties = {name: value for name, value in plan.options.items() if name.startswith(KAFKA_PREFIX)}
+        letters = {} if plan.dead_letter_topic is None else {DEAD_LETTER_TOPIC: plan.dead_letter_topic}
+        return {"delivery": EXACTLY_ONCE if plan.exactly_once else AT_LEAST_ONCE, **letters, **properties}
 
     def describe(self) -> Iterator[str]:
         """Yield a description of ``run``: a line for each destination. Nothing is started.
@@ -215,7 +248,8 @@ class QueryPipeline:
         for to in self.destinations():
             self._check_format(to.form)
             columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in to.rows.schema.fields)
-            place = to.options.get("path") or f"topic {to.options['topic']}, {to.options['delivery']}"
+            topic = to.options.get("topic") or to.options.get(DEAD_LETTER_TOPIC)
+            place = to.options.get("path") or f"topic {topic}, {to.options['delivery']}"
             yield f"{to.name}: {how} to {place}, checkpoint {self._checkpoint(to)}: {columns}"
 
     def _check_format(self, form: str) -> None:
@@ -271,7 +305,7 @@ class QueryPipeline:
 
 
 class ProgressListener(LagListener):
-    """Reports a finished batch as a line: rows, time, lag, and the number of dropped rows, with the ``reason``."""
+    """Reports a finished batch as a line: rows, time, lag, and the number of unusable rows, with the ``reason``."""
 
     def __init__(self, report: Callable[[str], None], reason: str) -> None:
         super().__init__()
@@ -285,7 +319,7 @@ class ProgressListener(LagListener):
         progress = json.loads(event.progress.json)
         dropped = int((progress.get("observedMetrics") or {}).get(_PARSING, {}).get("dropped", 0))
         for lag in lags_of(progress):
-            tail = f", {dropped:,} dropped: {self._reason}" if dropped else ""
+            tail = f", {dropped:,} {self._reason}" if dropped else ""
             self._report_line(f"{lag}{tail}")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 — Spark's name
@@ -299,6 +333,10 @@ class ProgressListener(LagListener):
         """Wait until the events of the end of these queries have arrived here, at most ``timeout`` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended.issuperset(runs), timeout)
+
+
+def _origin() -> Column:
+    return functions.struct("topic", "partition", "offset", "timestamp").alias(ORIGIN)
 
 
 def _column(name: str) -> Column:

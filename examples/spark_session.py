@@ -1,24 +1,20 @@
 """A Spark session for the pipeline: with an installed Java, and with aiokafka_lite on every node.
 
 A local session uses this interpreter for its workers (Spark would use any ``python3`` of the PATH), and listens on the
-loopback interface only. The nodes of a cluster get the package as a zip; its dependencies must be installed there.
+loopback interface only. ``register`` sends the package to the nodes of a cluster; its dependencies must be installed
+there.
 """
 
 from __future__ import annotations
 
 import os
-import py_compile
 import re
 import sys
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aiokafka_lite
 from aiokafka_lite.arguments import must_be
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.extras import extra
@@ -28,8 +24,6 @@ from aiokafka_lite.spark.jvm import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PACKAGE = Path(aiokafka_lite.__file__).parent
 
 _FOR_ALL = {"spark.sql.session.timeZone": "UTC"}
 
@@ -85,11 +79,8 @@ def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
         use_java()
     spark = builder.getOrCreate()
     try:
-        with tempfile.TemporaryDirectory(prefix="aiokafka-lite-") as directory:
-            if not cluster.is_local:
-                ship(spark, Path(directory), through_connect=cluster.remote is not None)
-            register(spark)
-            yield spark
+        register(spark)
+        yield spark
     finally:
         spark.stop()
 
@@ -97,37 +88,6 @@ def open_session(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
 def _silence_errors() -> None:
     for name in _LOGGERS_OF_ERRORS:
         extra("pyspark.logger", "spark").PySparkLogger.getLogger(name).disabled = True
-
-
-def ship(spark: SparkSession, directory: Path, *, through_connect: bool) -> None:
-    """Make every node import the package from a zip in ``directory``, which must exist as long as the session."""
-    packed = str(pack(directory))
-    if through_connect:
-        spark.addArtifacts(packed, pyfile=True)
-    else:
-        spark.sparkContext.addPyFile(packed)
-
-
-def pack(directory: Path) -> Path:
-    """Return a zip with the modules of the package, from which Python can import.
-
-    The zip has bytecode too. Otherwise every Python worker would compile the modules, which takes 0.3 s of CPU time.
-    Another version of Python ignores the bytecode and uses the source.
-    """
-    target, compiled = directory / f"{PACKAGE.name}.zip", directory / "module.pyc"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for module in sorted(PACKAGE.rglob("*.py")):
-            name = module.relative_to(PACKAGE.parent)
-            archive.write(module, name)
-            py_compile.compile(
-                str(module),
-                cfile=str(compiled),
-                dfile=str(name),
-                doraise=True,
-                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-            )
-            archive.write(compiled, name.with_suffix(".pyc"))
-    return target
 
 
 def _builder(cluster: SparkCluster, name: str) -> SparkSession.Builder:

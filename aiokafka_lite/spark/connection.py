@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from ..cluster.client import Client
 from ..settings.client import ClientConfig
 from ..settings.consumer import ConsumerConfig
-from ..settings.properties import consumer_settings
+from ..settings.properties import client_settings, consumer_settings
 from .options import Properties
 from .worker_loop import WorkerLoop
+
+if TYPE_CHECKING:
+    from ..admin import Admin
 
 _FOR_CLIENT = frozenset(field.name for field in fields(ClientConfig))
 _FOR_CONSUMER = frozenset(field.name for field in fields(ConsumerConfig))
@@ -43,3 +47,16 @@ def leased_client(loop: WorkerLoop, properties: Properties) -> AbstractContextMa
     """Return a lease of the started client that all tasks of this process with the same properties share."""
     key: Hashable = (Client, properties)
     return loop.lease(key, lambda: Client(client_config(properties)))
+
+
+def leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
+    """Return a lease of the started admin client that all tasks of this process with the same properties share."""
+    from ..admin import Admin
+
+    settings = properties.settings(client_settings)
+
+    def make() -> Admin:
+        with properties.named():
+            return Admin(**settings)
+
+    return loop.lease((Admin, properties), make)

@@ -72,12 +72,13 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ..admin import Admin, ItemsFailed, TransactionState
+from ..admin.batch_markers import marker_metadata
 from ..cluster.client import Client
 from ..errors import IllegalStateError, KafkaError, UnsupportedVersion
 from ..producer import Producer
@@ -87,12 +88,12 @@ from ..producer.transactions.detached_transaction import (
     begin_detached,
     end_detached,
 )
-from ..settings.properties import client_settings
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from .connection import leased_client
+from .connection import leased_admin, leased_client
 from .options import KAFKA_PREFIX, Properties
+from .routing import by_topic
 from .worker_loop import WorkerLoop, close_quietly, freeze_gc, worker_loop
-from .writing import RowsOfTask, Target, TaskOutput, by_topic, make_producer
+from .writing import Target, TaskOutput, make_producer, rows_of_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -165,11 +166,12 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
         # left.
         return Prepared(place)
     loop, rows = worker_loop(), _Counted(chain([first], filled))
-    topic = next(by_topic(target.topic, first))[0]
+    # Refused rows may have no topic of their own, so the marker is on the topic that they all may go to.
+    topic = target.topic or target.dead_letter_topic or next(by_topic(None, first))[0]
     # Rule 1: the start ends the transaction of an earlier attempt, and fences it. So the marker is read after the
     # start.
     with _started_producer(loop, target.properties, place) as producer:
-        with _leased_admin(loop, target.properties) as admin:
+        with leased_admin(loop, target.properties) as admin:
             marker = loop.run(_read_marker(admin, place.transactional_id, {topic}))
         if _is_written(place.batch, marker, place.transactional_id):
             # Rule 2: the rows are computed all the same, because the query may keep a state.
@@ -178,12 +180,12 @@ def write_rows(target: Target, place: Place, batches: Iterable[pyarrow.RecordBat
             _check_same(place, marker, rows)
             logger.info("skipped task %d of batch %d: an earlier run has committed its rows", place.task, place.batch)
             return Prepared(place, topic, rows.rows, rows.size)
-        task = RowsOfTask(producer)
         begun_at = time.time()
-        loop.run(producer.begin_transaction())
-        for batch in rows:
-            loop.run(task.accept(list(by_topic(target.topic, batch))))
-        outcome = loop.run(task.finish())
+        with rows_of_task(loop, target, producer) as task:
+            loop.run(producer.begin_transaction())
+            for batch in rows:
+                loop.run(task.accept(batch))
+            outcome = loop.run(task.finish())
         # The transaction stays open for the driver, which ends it from another process.
         transaction = loop.run(producer.detach_transaction())
         return Prepared(place, topic, rows.rows, rows.size, transaction, outcome, begun_at)
@@ -248,7 +250,7 @@ def commit(target: Target, batch: int, tasks: Sequence[Prepared]) -> None:
     loop = worker_loop()
     with (
         leased_client(loop, target.properties) as client,
-        _leased_admin(loop, target.properties) as admin,
+        leased_admin(loop, target.properties) as admin,
     ):
         topics = {topic for topic in (target.topic, *(task.topic for task in tasks)) if topic is not None}
         loop.run(_commit(client, admin, batch, tasks, topics))
@@ -454,7 +456,7 @@ class _Marker:
 
 def _marker_of(topic: str | None, batch: int, **counts: int) -> dict[TopicPartition, OffsetAndMetadata]:
     assert topic is not None, "a task with rows has a topic"
-    return {TopicPartition(topic, 0): OffsetAndMetadata(batch, json.dumps(counts))}
+    return {TopicPartition(topic, 0): OffsetAndMetadata(batch, marker_metadata(counts))}
 
 
 async def _read_marker(admin: Admin, group: str, topics: Collection[str]) -> _Marker | None:
@@ -501,14 +503,3 @@ def _check_same(place: Place, marker: _Marker | None, counted: _Counted) -> None
             " query has to compute the same rows each time. Remove random values and changed settings. If that is not"
             " possible, or the checkpoint is an old copy, begin with a new checkpoint"
         )
-
-
-def _leased_admin(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Admin]:
-    """Return a lease of the started admin client that all tasks of this process with the same properties share."""
-    settings = properties.settings(client_settings)
-
-    def make() -> Admin:
-        with properties.named():
-            return Admin(**settings)
-
-    return loop.lease((Admin, properties), make)

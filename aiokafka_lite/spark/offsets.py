@@ -8,7 +8,7 @@ uses the cluster or a clock.
 from __future__ import annotations
 
 import base64
-import re
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,17 +24,19 @@ TopicIds = Mapping[str, bytes]
 OffsetJson = dict[str, dict[str, int]]
 """Offsets in a checkpoint, in the form of Spark's own Kafka connector: ``{"topic":{"0":23}}``."""
 
-START = "$start"
-"""The key for the start of a query's first batch, in the end offset of that batch. No topic can have this name.
+START = "$start:"
+"""The beginning of a key with the start of a query's first batch, as JSON, in the end offset of that batch. No topic
+can have such a name.
 
 Spark does not log the start of a query. Without this key, a first batch that was killed could begin at another offset
-after the restart.
+after the restart. The value is an empty object, as with the ids of topics.
 """
 
 TOPIC_ID = "$id"
 """The first part of a key ``$id:topic:id``, which says to which topic id the offsets of a topic belong.
 
-The value is an empty object. Spark's own connector reads the key as a topic without partitions, and ignores it.
+The value is an empty object. Spark's own connector reads the key as a topic without partitions, and ignores it. So it
+continues from this source's checkpoints.
 """
 
 
@@ -59,28 +61,30 @@ def id_text(topic_id: bytes) -> str:
 
 def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
     """Return the end offset of a query's first batch, with the start of this batch."""
-    return {**end, START: to_json(start)}
+    return {**end, START + json.dumps(to_json(start), separators=(",", ":")): {}}
 
 
-def from_json(json: Mapping[str, object]) -> dict[TopicPartition, int]:
+def from_json(checkpoint: Mapping[str, object]) -> dict[TopicPartition, int]:
     """Parse the offsets of a checkpoint. Raises ConfigurationError unless this or Spark's connector wrote it."""
     offsets: dict[TopicPartition, int] = {}
-    for topic, by_partition in json.items():
-        if topic == START or topic.startswith(f"{TOPIC_ID}:"):
+    for topic, by_partition in checkpoint.items():
+        if topic.startswith((START, f"{TOPIC_ID}:")):
             continue
         if not isinstance(by_partition, dict):
-            raise _strange(json)
+            raise _strange(checkpoint)
+        # Hot: runs for each partition in each trigger.
         for partition, offset in by_partition.items():
-            if not re.fullmatch(r"\d{1,10}", str(partition)) or type(offset) is not int or offset < 0:
-                raise _strange(json)
-            offsets[TopicPartition(topic, int(partition))] = offset
+            text = str(partition)
+            if not (text.isascii() and text.isdigit() and len(text) <= 10) or type(offset) is not int or offset < 0:
+                raise _strange(checkpoint)
+            offsets[TopicPartition(topic, int(text))] = offset
     return offsets
 
 
-def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
+def topic_ids_of(checkpoint: Mapping[str, object]) -> dict[str, bytes]:
     """Return the topic ids in a checkpoint's offset. There are none with Spark's own connector, or with old brokers."""
     topic_ids: dict[str, bytes] = {}
-    for key in json:
+    for key in checkpoint:
         if not key.startswith(f"{TOPIC_ID}:"):
             continue
         topic, _, text = key.removeprefix(f"{TOPIC_ID}:").partition(":")
@@ -89,7 +93,7 @@ def topic_ids_of(json: Mapping[str, object]) -> dict[str, bytes]:
         except ValueError:  # binascii.Error is a ValueError
             topic_id = b""
         if len(topic_id) != len(ZERO_UUID):
-            raise _strange(json)
+            raise _strange(checkpoint)
         topic_ids[topic] = topic_id
     return topic_ids
 
@@ -104,20 +108,24 @@ def recreated(before: TopicIds, now: TopicIds) -> dict[str, str]:
     }
 
 
-def start_of(json: Mapping[str, object]) -> dict[TopicPartition, int] | None:
+def start_of(checkpoint: Mapping[str, object]) -> dict[TopicPartition, int] | None:
     """Return the start that an end offset contains, if any."""
-    start = json.get(START)
-    if start is None:
+    text = next((key.removeprefix(START) for key in checkpoint if key.startswith(START)), None)
+    if text is None:
         return None
+    try:
+        start = json.loads(text)
+    except ValueError:
+        start = None
     if not isinstance(start, dict):
-        raise _strange(json)
+        raise _strange(checkpoint)
     return from_json(start)
 
 
-def _strange(json: object) -> ConfigurationError:
+def _strange(checkpoint: object) -> ConfigurationError:
     return ConfigurationError(
-        f'an offset of the checkpoint must have the form {{"topic":{{"0":23}}}}, got {json!r}: the checkpoint belongs '
-        "to another source, or is damaged; begin with a new checkpointLocation, and set startingOffsets"
+        f'an offset of the checkpoint must have the form {{"topic":{{"0":23}}}}, got {checkpoint!r}: the checkpoint '
+        "belongs to another source, or is damaged; begin with a new checkpointLocation, and set startingOffsets"
     )
 
 
@@ -149,6 +157,26 @@ def rate_limited(start: PartitionOffsets, end: PartitionOffsets, limit: int) -> 
             share = max(1, limit * size // total)
             reached[partition] = min(offset, start.get(partition, 0) + share)
             assert start.get(partition, 0) < reached[partition] <= offset, "a trigger reads at least one offset"
+    return reached
+
+
+def byte_limited(
+    start: PartitionOffsets, end: PartitionOffsets, sizes: Mapping[TopicPartition, float], limit: int
+) -> dict[TopicPartition, int]:
+    """Return the end of a trigger that may read about ``limit`` bytes.
+
+    ``sizes`` are the mean bytes of an offset of some partitions; others have the average of these. Each partition gets
+    the same part of its backlog, and at least one offset.
+    """
+    unread = backlog(start, end)
+    average = sum(sizes.values()) / len(sizes) if sizes else 0.0
+    total = sum(size * sizes.get(partition, average) for partition, size in unread.items())
+    if total <= limit:
+        return dict(end)
+    reached = dict(end)
+    for partition, size in unread.items():
+        reached[partition] = start.get(partition, 0) + max(1, int(size * limit / total))
+        assert start.get(partition, 0) < reached[partition] <= end[partition], "a trigger reads at least one offset"
     return reached
 
 
@@ -196,9 +224,9 @@ def tasks(
 ) -> list[Task]:
     """Split large ranges and combine small ones, because a task has a fixed cost.
 
-    A task gets at most ``max_records_per_partition`` offsets. Large ranges are split until there are about
-    ``min_partitions`` tasks, if there are that many offsets. Small ranges are combined up to ``records_per_task``
-    offsets while that many tasks remain. The ranges of a partition stay in order.
+    A task gets at most ``max_records_per_partition`` offsets. With ``min_partitions`` there are at least that many
+    tasks of about equal size, if there are that many offsets. Small ranges are combined up to ``records_per_task``
+    offsets. The ranges of a partition stay in order.
     """
     # Splitting comes before combining: a task that combines pieces must not exceed the limit of one piece either.
     pieces = [piece for piece in unsplit if piece.size > 0]
@@ -207,8 +235,9 @@ def tasks(
         most = max_records_per_partition
         pieces = [part for piece in pieces for part in _split(piece, -(-piece.size // most))]
         records_per_task = min(records_per_task, most)
-    if min_partitions is not None and len(pieces) < min_partitions:
+    if min_partitions is not None and pieces:
         pieces = _split_to(pieces, min_partitions)
+        records_per_task = min(records_per_task, -(-total // min_partitions))
     planned = _coalesce(pieces, records_per_task, min_partitions or 1)
     assert sum(piece.size for task in planned for piece in task) == total, "the tasks read each offset once"
     return planned
@@ -223,7 +252,7 @@ def _split(whole: Range, parts: int) -> list[Range]:
 
 
 def _split_to(pieces: Sequence[Range], count: int) -> list[Range]:
-    """Split ranges into about ``count`` parts, with more parts of larger ranges."""
+    """Split the ranges that are larger than a ``count``-th of all, so that there are ``count`` parts or more."""
     total = sum(piece.size for piece in pieces)
     return [part for piece in pieces for part in _split(piece, -(-piece.size * count // total))]
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from ..arguments import INT32_MAX, INT64_MAX
 from ..errors import ConfigurationError
 from ..settings import properties
-from ..settings.spelling import property_names, spelled
+from ..settings.spelling import property_names, respelled, spelled
 from . import bounds
 from .bounds import (
     EARLIEST_OFFSET,
@@ -92,10 +92,12 @@ OPTIONS: Mapping[str, Scope] = {
     "fetchOffset.retryIntervalMs": Scope.READ,
     "topic": Scope.WRITE,
     # Only of this source.
+    "maxBytesPerTrigger": Scope.READ,
     "recordsPerTask": Scope.READ,
     "prefetchBytes": Scope.READ,
     "maxDecompressedSize": Scope.READ,
     "freezeGc": Scope.ALL,
+    "deadLetterTopic": Scope.WRITE,
     "delivery": Scope.WRITE,
     "transactionalIdPrefix": Scope.WRITE,
 }
@@ -137,6 +139,9 @@ _REFUSED_PROPERTIES = {
 }
 """Properties of Kafka's clients that a query must not set, and what to do instead."""
 
+_TRIGGER_LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay")
+
+_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -184,6 +189,19 @@ class Properties(dict[str, str]):
         raise wrong("kafka.isolation.level", level, "read_committed or read_uncommitted")
 
 
+_OPTION_NAMES = {
+    setting: KAFKA_PREFIX + name
+    for setting, name in property_names(()).items()
+    if setting in ("max_request_size", "buffer_memory", "batch_size")
+}
+"""The options of the settings that an error about a size names. Other settings have names that a topic may have too."""
+
+
+def with_option_names(text: str) -> str:
+    """Replace the names of settings, in the text of a client's error about a size, by the names of options."""
+    return respelled(text, _OPTION_NAMES, {})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Read:
     """The options that batch and stream reads share. Times are seconds, sizes are bytes."""
@@ -213,9 +231,10 @@ class BatchRead(Read):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRead(Read):
-    """A ``spark.readStream``. Limits count the offsets of all partitions together."""
+    """A ``spark.readStream``. Limits count the offsets, or the bytes, of all partitions together."""
 
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay: float
 
@@ -224,11 +243,13 @@ class StreamRead(Read):
 class Write:
     """A ``write`` or ``writeStream``. ``topic`` overrides the column ``topic``.
 
+    ``dead_letter_topic`` gets the rows that their topic cannot take. If it is None, such a row fails its task.
     ``transactional_id_prefix`` is None if the delivery is at least once.
     """
 
     properties: Properties
     topic: str | None
+    dead_letter_topic: str | None
     include_headers: bool
     freeze_gc: bool
     transactional_id_prefix: str | None
@@ -273,10 +294,11 @@ def batch_read(options: Mapping[str, str], *, quiet: bool = False) -> BatchRead:
     Limits of a trigger have no effect; they are ignored with a warning (unless ``quiet``), as in Spark's connector.
     """
     query = _Given(options, Scope.BATCH_READ)
-    limits = [name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay") if name in query]
+    limits = [name for name in _TRIGGER_LIMITS if name in query]
     if limits and not quiet:
         logger.warning("ignored options that have no effect in a batch read: %s", ", ".join(limits))
     query.trigger_limits()  # checked, because the query may be a stream
+    query.size("maxBytesPerTrigger")
     starting = query.bound("starting", Edge.EARLIEST)
     if starting is Edge.LATEST or _has(starting, LATEST_OFFSET):
         allowed = "earliest, or offsets without -1 (latest), in a batch read"
@@ -298,6 +320,7 @@ def stream_read(options: Mapping[str, str]) -> StreamRead:
     return StreamRead(
         **vars(query.common(query.bound("starting", Edge.LATEST))),
         max_offsets_per_trigger=most,
+        max_bytes_per_trigger=query.size("maxBytesPerTrigger"),
         min_offsets_per_trigger=least,
         max_trigger_delay=delay,
     )
@@ -309,9 +332,11 @@ def write(options: Mapping[str, str]) -> Write:
     topic = query.text("topic")
     if topic is not None and not topic.strip():
         raise wrong("topic", topic, "the name of a topic, or left out to use the column topic")
+    topic = None if topic is None else topic.strip()
     return Write(
         properties=query.properties(),
-        topic=None if topic is None else topic.strip(),
+        topic=topic,
+        dead_letter_topic=query.dead_letter_topic(topic),
         include_headers=query.switch("includeHeaders", False),
         freeze_gc=query.switch("freezeGc", True),
         transactional_id_prefix=query.transactional_id_prefix(),
@@ -394,6 +419,17 @@ class _Given:
             raise wrong(name, value, "a number with a unit, as in 500ms, 30s, 15m, 1h or 1d")
         return int(match[1]) * _TIME_UNITS[match[2] or "ms"]
 
+    def size(self, name: str) -> int | None:
+        """Return a number of bytes. The units are those of Spark: powers of 1024."""
+        value = self.text(name)
+        if value is None:
+            return None
+        match = re.fullmatch(r"(\d{1,18})\s*([bkmgt]?)b?", value.strip().lower())
+        number = int(match[1]) * _SIZE_UNITS[match[2]] if match else 0
+        if not 1 <= number <= INT64_MAX:
+            raise wrong(name, value, "a number of bytes of 1 or more, with or without a unit, as in 500k, 100m or 1g")
+        return number
+
     def trigger_limits(self) -> tuple[int | None, int | None, float]:
         """Return the maximum and minimum of offsets per trigger, and the seconds to wait for the minimum."""
         most, least = self.whole("maxOffsetsPerTrigger", 1), self.whole("minOffsetsPerTrigger", 1)
@@ -450,6 +486,15 @@ class _Given:
             if value.lower() == strategy.value:
                 return strategy
         raise wrong(name, value, "error or latest")
+
+    def dead_letter_topic(self, topic: str | None) -> str | None:
+        name = self.text("deadLetterTopic")
+        if name is None:
+            return None
+        name = name.strip()
+        if not name or name == topic:
+            raise wrong("deadLetterTopic", name, "the name of a topic, other than that of the option topic")
+        return name
 
     def transactional_id_prefix(self) -> str | None:
         delivery = (self.text("delivery") or AT_LEAST_ONCE).strip().lower()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ..aio.retry import is_momentary
 from ..cluster.client import Client
+from ..cluster.metadata import TopicView
 from ..consumer.offsets import EARLIEST, LATEST, list_offsets
 from ..errors import ConfigurationError, ErrorCode, KafkaError, error_for
 from ..protocol.messages import MetadataRequest
@@ -28,11 +30,15 @@ from .bounds import (
     Unmatched,
 )
 from .connection import leased_client
-from .offsets import PartitionOffsets, TopicIds
+from .offsets import PartitionOffsets, TopicIds, backlog
 from .options import Read
 from .worker_loop import worker_loop
 
 T = TypeVar("T")
+
+NAMES_AGE = 5.0
+"""Seconds for which a pattern uses the names of all topics, which are a large answer in a large cluster. New topics are
+found after that."""
 
 
 def check_topics(read: Read) -> None:
@@ -53,8 +59,9 @@ class Selected(NamedTuple):
 class Planner:
     """Looks up partitions and offsets for one query. Each call blocks, and uses the client of this process."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
+        self._topics = _Topics(clock)
         self._isolation = IsolationLevel[read.properties.isolation_level.upper()]
 
     def __repr__(self) -> str:
@@ -69,29 +76,31 @@ class Planner:
         the options name is a ConfigurationError.
         """
         selection = self._read.selection
-        expected = set(filter(self.selects, checkpoint))
         if isinstance(selection, AssignStrategy):
-            expected.update(selection.partitions)
+            expected = set(selection.partitions)
+        else:
+            before = tuple(checkpoint)
+            # By topic, because a pattern or a match costs more than the lookup in a set.
+            topics = {topic for topic in {topic for topic, _ in before} if _selects_topic(selection, topic)}
+            expected = {partition for partition in before if partition[0] in topics}
         # A topic that a broker does not know yet would be left out of the batch, and count as new in the next one.
         for _ in range(self._read.offset_retries):
-            selected = self._run(lambda client: _selected(client, self._read, False))
+            selected = self._run(lambda client: _selected(client, self._read, self._topics, False))
             is_complete = expected.issubset(selected.partitions)
             if isinstance(selection, SubscribeStrategy):
                 is_complete &= {partition.topic for partition in selected.partitions}.issuperset(selection.topics)
             if is_complete:
                 return selected
+            self._topics.forget()
             worker_loop().run(asyncio.sleep(self._read.offset_retry_interval))
-        return self._run(lambda client: _selected(client, self._read, must_exist))
+        return self._run(lambda client: _selected(client, self._read, self._topics, must_exist))
 
     def selects(self, partition: TopicPartition) -> bool:
         """Return whether the options select this partition, if it exists."""
-        match self._read.selection:
-            case SubscribeStrategy(topics):
-                return partition.topic in topics
-            case SubscribePatternStrategy() as pattern:
-                return pattern.matches(partition.topic)
-            case AssignStrategy(partitions):
-                return partition in partitions
+        selection = self._read.selection
+        if isinstance(selection, AssignStrategy):
+            return partition in selection.partitions
+        return _selects_topic(selection, partition.topic)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Look up the first offset of each log."""
@@ -109,10 +118,19 @@ class Planner:
         targets = tuple(partitions)
         for _ in range(self._read.offset_retries):
             ends = self.latest(targets)
-            if all(offset >= least.get(partition, 0) for partition, offset in ends.items()):
+            if ends == least or all(offset >= least.get(partition, 0) for partition, offset in ends.items()):
                 return ends
             worker_loop().run(asyncio.sleep(self._read.offset_retry_interval))
         return self.latest(targets)
+
+    def bytes_per_offset(self, begin: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, float]:
+        """Estimate the stored bytes of an unread offset by partition, for the largest backlogs."""
+        from .record_sizes import MOST_SAMPLES, bytes_per_offset  # only queries with this limit need it
+
+        unread = backlog(begin, end)
+        largest = sorted(unread, key=lambda partition: unread[partition], reverse=True)[:MOST_SAMPLES]
+        starts = {partition: begin.get(partition, 0) for partition in largest}
+        return self._run(lambda client: bytes_per_offset(client, starts, self._isolation)) if starts else {}
 
     def resolve(
         self,
@@ -172,6 +190,10 @@ class Planner:
                 loop.run(asyncio.sleep(self._read.offset_retry_interval))
 
 
+def _selects_topic(selection: SubscribeStrategy | SubscribePatternStrategy, topic: str) -> bool:
+    return topic in selection.topics if isinstance(selection, SubscribeStrategy) else selection.matches(topic)
+
+
 async def _awaited(request: Callable[[Client], Awaitable[T]], client: Client) -> T:
     return await request(client)
 
@@ -201,16 +223,48 @@ def _split(
     return resolved, lookups, at_end
 
 
-async def _selected(client: Client, read: Read, must_exist: bool) -> Selected:
+class _Topics:
+    """What one query knows of topics from trigger to trigger, so that a trigger without changes costs little."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._names: list[str] = []
+        self._names_until = 0.0
+        self._partitions: dict[str, tuple[TopicView, list[TopicPartition]]] = {}
+
+    async def names(self, client: Client) -> list[str]:
+        """Return the names of all topics, at most ``NAMES_AGE`` seconds old."""
+        if self._clock() >= self._names_until:
+            self._names = await _all_topics(client)
+            self._names_until = self._clock() + NAMES_AGE
+        return self._names
+
+    def forget(self) -> None:
+        """Ask again for the names of topics at the next use."""
+        self._names_until = 0.0
+
+    def partitions(self, topic: TopicView) -> list[TopicPartition]:
+        """Return the partitions of a topic. Metadata keeps the object of a topic that has not changed."""
+        known_topic, partitions = self._partitions.get(topic.name, (None, []))
+        if known_topic is not topic:
+            partitions = sorted(TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
+            assert len(set(partitions)) == len(partitions), "a partition is selected once"
+            self._partitions[topic.name] = topic, partitions
+        return partitions
+
+
+async def _selected(client: Client, read: Read, cache: _Topics, must_exist: bool) -> Selected:
     match read.selection:
         case SubscribeStrategy(topics):
-            return await _partitions_of(client, topics, "subscribe", must_exist)
+            return await _partitions_of(client, cache, topics, "subscribe", must_exist)
         case SubscribePatternStrategy() as pattern:
             # A pattern may match no topic yet. A topic that is deleted meanwhile is no error either.
-            names = [name for name in await _all_topics(client) if pattern.matches(name)]
-            return await _partitions_of(client, names, "subscribePattern", False)
+            names = [name for name in await cache.names(client) if pattern.matches(name)]
+            return await _partitions_of(client, cache, names, "subscribePattern", False)
         case AssignStrategy(partitions):
-            existing = await _partitions_of(client, {partition.topic for partition in partitions}, "assign", must_exist)
+            existing = await _partitions_of(
+                client, cache, {partition.topic for partition in partitions}, "assign", must_exist
+            )
             missing = [str(partition) for partition in partitions if partition not in existing.partitions]
             if missing and must_exist:
                 raise ConfigurationError(f"option assign names {', '.join(missing)}, which does not exist")
@@ -222,9 +276,12 @@ async def _all_topics(client: Client) -> list[str]:
     return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
 
-async def _partitions_of(client: Client, topics: Iterable[str], option: str, must_exist: bool) -> Selected:
-    names = sorted(topics)
-    view = await client.refresh(names) if names else client.view
+async def _partitions_of(
+    client: Client, cache: _Topics, topics: Iterable[str], option: str, must_exist: bool
+) -> Selected:
+    names = sorted(set(topics))
+    # At once: triggers have a pace of their own, which the pace of failed requests would only add up to.
+    view = await client.refresh(names, at_once=True) if names else client.view
     partitions: list[TopicPartition] = []
     topic_ids: dict[str, bytes] = {}
     for name in names:
@@ -239,8 +296,7 @@ async def _partitions_of(client: Client, topics: Iterable[str], option: str, mus
             # A refused topic must not be left out silently: its records would be missing without an error.
             raise error_for(error, f"topic {name!r}")
         elif topic is not None:
-            partitions += (TopicPartition(name, partition.partition) for partition in topic.partitions)
+            partitions += cache.partitions(topic)  # in order, because the names are
             if topic.topic_id != ZERO_UUID:
                 topic_ids[name] = topic.topic_id
-    assert len(set(partitions)) == len(partitions), "a partition is selected once"
-    return Selected(tuple(sorted(partitions)), topic_ids)
+    return Selected(tuple(partitions), topic_ids)

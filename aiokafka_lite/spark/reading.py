@@ -292,7 +292,7 @@ class RangeReader(Component, SubscriptionObserver):
         state.seek(readable.start)
         self._subscription.update_ready(state)
         if self._fetching is not None:
-            self._fetching.changed()
+            self._fetching.changed([state])
 
     async def _skip_truncated(self) -> bool:
         """Finish the ranges that have nothing left to read, if losses are allowed.

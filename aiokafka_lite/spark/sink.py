@@ -17,15 +17,25 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from ..arguments import plural
 from ..errors import ConfigurationError
 from . import exactly_once
 from .exactly_once import Place, Prepared
 from .options import EXACTLY_ONCE, Write
+from .routing import ORIGIN, REASON, RECORD_COLUMNS, TOPIC
 from .short_errors import short_errors
-from .writing import RECORD_COLUMNS, TOPIC, Target, TaskOutput, check_topic, make_producer, write_rows
+from .writing import Target, TaskOutput, check_topic, make_producer, write_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -54,6 +64,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the written records, which brokers have acknowledged already."""
         logger.info("wrote %s", summary(messages))
+        _warn_of_dead_letters(self._target, "the write", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the records that a failed job has written. They stay in the topics."""
@@ -74,6 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log the written records, which brokers have acknowledged already."""
         logger.info("batch %d wrote %s", batchId, summary(messages))
+        _warn_of_dead_letters(self._target, f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the records that a failed batch has written. They stay in the topics; Spark writes the batch again."""
@@ -111,7 +123,9 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         """Commit the transactions of all tasks. Spark adds the batch to its commit log afterwards."""
         prepared = _prepared(messages)
         exactly_once.commit(self._target, batchId, prepared)
-        logger.info("batch %d committed %s", batchId, summary([Finished(task.outcome) for task in prepared]))
+        written = [Finished(task.outcome) for task in prepared]
+        logger.info("batch %d committed %s", batchId, summary(written))
+        _warn_of_dead_letters(self._target, f"batch {batchId}", written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort the transactions of a failed batch. Spark writes the batch again when the query is restarted."""
@@ -161,17 +175,37 @@ def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
     return f"{written}, in {len(outcomes)} of {len(messages)} tasks ({places})"
 
 
+def _warn_of_dead_letters(target: Target, what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    records = sum(
+        count
+        for message in messages
+        if isinstance(message, Finished)
+        for (topic, _), count in message.outcome.records.items()
+        if topic == target.dead_letter_topic
+    )
+    if records:
+        logger.warning("%s has %s in topic %s", what, plural(records, "dead letter"), target.dead_letter_topic)
+
+
 _checked_topics: set[Target] = set()
 
 
 def _checked(options: Write, schema: StructType) -> Target:
     """Make the target, after all checks that the driver can make. A process looks up each topic once."""
-    target = Target(properties=options.properties, topic=options.topic, freeze_gc=options.freeze_gc)
+    target = Target(
+        properties=options.properties,
+        topic=options.topic,
+        freeze_gc=options.freeze_gc,
+        dead_letter_topic=options.dead_letter_topic,
+    )
     check_schema(schema, needs_topic=options.topic is None)
+    if options.dead_letter_topic is not None:
+        check_dead_letter_columns(schema)
     if target not in _checked_topics:
         # Raises the errors of settings on the driver, before any task runs.
         make_producer(options.properties)
-        check_topic(target)
+        if target.topic is not None or target.dead_letter_topic is not None:
+            check_topic(target)
         _checked_topics.add(target)
     return target
 
@@ -207,6 +241,25 @@ def check_schema(schema: StructType, *, needs_topic: bool) -> None:
             raise ConfigurationError(
                 f"column {name} must be {_wanted(name)}, got {types[name].simpleString()}; select {_CAST[name]}"
             )
+
+
+_ORIGIN_TYPES = {"topic": StringType, "partition": IntegerType, "offset": LongType, "timestamp": TimestampType}
+
+
+def check_dead_letter_columns(schema: StructType) -> None:
+    """Raise ConfigurationError if a column for dead letters has another type than those of the source."""
+    types = {field.name: field.dataType for field in schema.fields}
+    reason, origin = types.get(REASON), types.get(ORIGIN)
+    if reason is not None and not isinstance(reason, StringType):
+        raise ConfigurationError(f"column {REASON} must be string, got {reason.simpleString()}")
+    if origin is None:
+        return
+    fields = {field.name: field.dataType for field in origin.fields} if isinstance(origin, StructType) else {"": origin}
+    if not all(name in _ORIGIN_TYPES and isinstance(kind, _ORIGIN_TYPES[name]) for name, kind in fields.items()):
+        raise ConfigurationError(
+            f"column {ORIGIN} must be struct(topic, partition, offset, timestamp) of the source's columns, got"
+            f" {origin.simpleString()}"
+        )
 
 
 def _is_right(name: str, kind: DataType) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -31,6 +32,7 @@ from .offsets import (
     Task,
     TopicIds,
     backlog,
+    byte_limited,
     from_json,
     ranges,
     rate_limited,
@@ -182,9 +184,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, read: StreamRead, schema: StructType, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._columns = columns_of(schema, include_headers=read.include_headers)
-        self._planner = Planner(read)
+        self._planner = Planner(read, clock=clock)
         self._initial: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] | None = None
+        self._start: tuple[dict[str, Any], dict[TopicPartition, int]] = {}, {}
+        self._reported: tuple[dict[TopicPartition, int], dict[str, Any]] = {}, {}
         self._target: dict[TopicPartition, int] | None = None
         self._target_ids: TopicIds = {}
         self._warned: set[str] = set()
@@ -216,7 +220,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """Return the limit that the options give. Spark passes a limit of the trigger to ``latestOffset``."""
+        """Return the limit that the options give. Spark passes a limit of the trigger to ``latestOffset``.
+
+        Spark takes one limit. If there are limits of offsets and of bytes, that of bytes stands for both.
+        """
+        if self._read.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._read.max_bytes_per_trigger)
         if self._read.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._read.max_offsets_per_trigger)
         if self._read.min_offsets_per_trigger is not None:
@@ -232,12 +241,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """Return the offsets at which the next batch ends; ``start`` unchanged if there is no batch yet."""
-        begin = from_json(start)
+        begin = self._parsed(start)
         end, topic_ids = self._end_for(begin, topic_ids_of(start))
-        if isinstance(limit, ReadMinRows | ReadMaxRows) and self._has_to_wait(begin, end):
+        if isinstance(limit, ReadMinRows | ReadMaxRows | ReadMaxBytes) and self._has_to_wait(begin, end):
             return start
-        if isinstance(limit, ReadMaxRows):
-            end = rate_limited(self._skip_deleted(begin, end), end, limit.max_rows)
+        if isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            end = self._limited(self._skip_deleted(begin, end), end, limit)
         if end == begin:
             return start
         self._last_trigger = self._clock()
@@ -247,7 +256,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
         """Return the ends of the logs when the last batch was planned. Spark reports them for ``LagListener``."""
-        return None if self._latest is None else to_json(self._latest)
+        if self._latest is None:
+            return None
+        reported, json = self._reported
+        if reported != self._latest:
+            json = to_json(self._latest)
+            self._reported = self._latest, json
+        return json
+
+    def _parsed(self, start: dict[str, Any]) -> dict[TopicPartition, int]:
+        """Parse the start of a trigger. Without new records, it is the same in every trigger."""
+        json, offsets = self._start
+        if json != start:
+            offsets = from_json(start)
+            self._start = start, offsets
+        return offsets
 
     def _end_for(self, begin: PartitionOffsets, begin_ids: TopicIds) -> tuple[dict[TopicPartition, int], TopicIds]:
         """Look up the present end of the readable records, and the topic ids. Check that no records were lost.
@@ -321,6 +344,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partition: max(begin.get(partition, 0), min(earliest[partition], offset))
             for partition, offset in end.items()
         }
+
+    def _limited(
+        self, begin: PartitionOffsets, end: dict[TopicPartition, int], limit: ReadMaxRows | ReadMaxBytes
+    ) -> dict[TopicPartition, int]:
+        """Return the end of a trigger that keeps its limits."""
+        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._read.max_offsets_per_trigger
+        if most_rows is not None:
+            end = rate_limited(begin, end, most_rows)
+        if isinstance(limit, ReadMaxBytes):
+            end = byte_limited(begin, end, self._planner.bytes_per_offset(begin, end), limit.max_bytes)
+        return end
 
     def _has_to_wait(self, begin: PartitionOffsets, end: PartitionOffsets) -> bool:
         """Return whether offsets are fewer than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not passed."""

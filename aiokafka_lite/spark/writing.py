@@ -10,36 +10,46 @@ This module does not import Spark. A task is an iterator of Arrow record batches
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RecordTooLarge, SerializationError
+from ..errors import AuthorizationError, ConfigurationError, InvalidTopic, KafkaError, RecordTooLarge, UnknownTopic
 from ..producer import BulkDelivery, Producer, Written
-from ..protocol.records.columns import by_number
 from ..settings.properties import consumer_settings, producer_settings
-from .options import Properties
+from .connection import leased_admin
+from .options import Properties, with_option_names
+from .routing import by_topic, records_of, written
 from .worker_loop import WorkerLoop, freeze_gc, worker_loop
 
 if TYPE_CHECKING:
     import pyarrow
 
-TOPIC = "topic"
-RECORD_COLUMNS = ("key", "value", "headers", "partition")
-"""The columns that become records. Other columns, also ``timestamp``, are ignored, as in Spark's own connector."""
+Divide = Callable[["pyarrow.RecordBatch"], Awaitable[list[tuple[str, "pyarrow.RecordBatch"]]]]
 
-DEFAULTS: Mapping[str, Any] = {"batch_size": 256 * 1024}
-"""Defaults of the producer. A task has thousands of rows at once, so batches are large."""
+DEFAULTS: Mapping[str, Any] = {"batch_size": 1_000_000}
+"""Defaults of the producer. A task has thousands of rows at once, so batches are nearly as large as brokers take."""
+
+FEWEST_BYTES, MOST_BYTES = 1 << 20, 8 << 20
+"""Limits of the bytes of rows that are encoded at once.
+
+Spark passes 10,000 rows at a time. Each time, every partition gets at least one batch of its own, so few rows make
+small batches, which cost the client and the broker more. The bytes are doubled up to the limit, so that a task begins
+to send early."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The destination of rows. ``topic`` is None if the column ``topic`` names it."""
+    """The destination of rows. ``topic`` is None if the column ``topic`` names it.
+
+    ``dead_letter_topic`` is the topic of rows that their topic cannot take. If it is None, they are an error.
+    """
 
     properties: Properties
     topic: str | None
     freeze_gc: bool
+    dead_letter_topic: str | None = None
 
 
 @dataclass
@@ -65,23 +75,41 @@ def write_rows(target: Target, batches: Iterable[pyarrow.RecordBatch]) -> TaskOu
     if target.freeze_gc:
         freeze_gc()
     loop = worker_loop()
-    with leased_producer(loop, target.properties) as producer:
-        task = RowsOfTask(producer)
+    with leased_producer(loop, target.properties) as producer, rows_of_task(loop, target, producer) as task:
         for batch in batches:
             if batch.num_rows:
-                loop.run(task.accept(list(by_topic(target.topic, batch))))
+                loop.run(task.accept(batch))
         return loop.run(task.finish())
 
 
-def check_topic(target: Target) -> None:
-    """Look up the topic of the target, if the target names a topic. The broker may create a missing topic.
+@contextmanager
+def rows_of_task(loop: WorkerLoop, target: Target, producer: Producer) -> Iterator[RowsOfTask]:
+    """Make the object that writes the rows of one task with this producer."""
+    if target.dead_letter_topic is None:
+        yield RowsOfTask(producer, target)
+        return
+    from .dead_letters import DeadLetters
 
-    Raises UnknownTopic if the topic does not exist and the broker does not create it.
+    with leased_admin(loop, target.properties) as admin:
+        divide = DeadLetters(producer, admin, target.topic, target.dead_letter_topic).divide
+        yield RowsOfTask(producer, target, divide)
+
+
+def check_topic(target: Target) -> None:
+    """Look up the topics that the target names. The broker may create a missing topic.
+
+    Raises UnknownTopic if a topic does not exist and the broker does not create it, and ConfigurationError for a
+    dead-letter topic that cannot be used.
     """
-    if target.topic is not None:
-        loop = worker_loop()
-        with leased_producer(loop, target.properties) as producer:
+    loop = worker_loop()
+    with leased_producer(loop, target.properties) as producer:
+        if target.topic is not None:
             loop.run(producer.partitions_for(target.topic))
+        if target.dead_letter_topic is not None:
+            try:
+                loop.run(producer.partitions_for(target.dead_letter_topic))
+            except (UnknownTopic, InvalidTopic, AuthorizationError) as error:
+                raise ConfigurationError(f"option deadLetterTopic: {error}") from None
 
 
 def leased_producer(loop: WorkerLoop, properties: Properties) -> AbstractContextManager[Producer]:
@@ -104,58 +132,76 @@ def make_producer(properties: Properties, **fixed: Any) -> Producer:
 
 
 class RowsOfTask:
-    """The unacknowledged rows of one task. Belongs to the loop."""
+    """The unacknowledged rows of one task. Belongs to the loop. ``divide`` returns rows by their topic.
 
-    def __init__(self, producer: Producer) -> None:
+    Rows wait here until there are enough of them to be encoded.
+    """
+
+    def __init__(self, producer: Producer, target: Target, divide: Divide | None = None) -> None:
         self._producer = producer
+        self._target = target
+        self._divide = divide
+        self._waiting: list[pyarrow.RecordBatch] = []
+        self._waiting_size = 0
+        self._enough = FEWEST_BYTES
         self._open: deque[tuple[str, BulkDelivery]] = deque()
         self._outcome = TaskOutput()
 
-    async def accept(self, parts: Iterable[tuple[str, pyarrow.RecordBatch]]) -> None:
-        """Pass rows to the producer when it has room, and count the earlier rows that are acknowledged."""
-        for topic, rows in parts:
-            with _option_names():
-                self._open.append((topic, await self._producer.put_arrow(topic, rows)))
+    async def accept(self, rows: pyarrow.RecordBatch) -> None:
+        """Pass rows to the producer when they are enough and it has room. Count earlier rows that are acknowledged."""
+        needed = written(rows) if self._divide is None else rows
+        self._waiting.append(needed)
+        self._waiting_size += needed.nbytes
+        if self._waiting_size >= self._enough:
+            self._enough = min(2 * self._enough, MOST_BYTES)
+            await self._put_waiting()
         while self._open and self._open[0][1].done():
             await self._count_first()
 
     async def finish(self) -> TaskOutput:
         """Wait until all rows are acknowledged. Returns the written records."""
+        await self._put_waiting()
         while self._open:
             await self._count_first()
         return self._outcome
 
+    async def _put_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_size = self._waiting, [], 0
+        for rows in _joined(waiting):
+            await self._put(rows)
+
+    async def _put(self, rows: pyarrow.RecordBatch) -> None:
+        divided: Iterable[tuple[str, pyarrow.RecordBatch]]
+        divided = by_topic(self._target.topic, rows) if self._divide is None else await self._divide(rows)
+        for topic, part in divided:
+            with self._named(topic):
+                self._open.append((topic, await self._producer.put_arrow(topic, records_of(part))))
+
     async def _count_first(self) -> None:
         topic, delivery = self._open.popleft()
-        with _option_names():
+        with self._named(topic):
             self._outcome.add(topic, delivery.size, await delivery)
 
+    @contextmanager
+    def _named(self, topic: str) -> Iterator[None]:
+        """Name the option of the sink, instead of the producer's setting, in an error of this topic."""
+        try:
+            yield
+        except KafkaError as error:
+            if isinstance(error, RecordTooLarge):
+                error.args = (with_option_names(str(error)),)
+            if topic == self._target.dead_letter_topic:
+                raise KafkaError(
+                    f"option deadLetterTopic: topic {topic!r} did not take the refused rows: {error}"
+                ) from error
+            raise
 
-@contextmanager
-def _option_names() -> Iterator[None]:
-    """Name the option of the sink, instead of the producer's setting, in the error for a row that is too large."""
-    try:
-        yield
-    except RecordTooLarge as error:
-        error.args = (str(error).replace("max_request_size", "kafka.max.request.size"),)
-        raise
 
+def _joined(rows: list[pyarrow.RecordBatch]) -> list[pyarrow.RecordBatch]:
+    """Return the same rows in one record batch; in several if Arrow's type of a column cannot hold so many bytes."""
+    if len(rows) < 2:
+        return rows
+    import pyarrow
 
-def by_topic(topic: str | None, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """Divide rows by their topic. Raises SerializationError if a row has no topic."""
-    rows = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
-    if topic is not None:
-        yield topic, rows
-        return
-    topic_column = batch.column(TOPIC)
-    if topic_column.null_count:
-        raise SerializationError(
-            "column topic must not be null in any row; fill it, or write .option('topic', name) for all rows"
-        )
-    encoded = topic_column.dictionary_encode()
-    topics = encoded.dictionary.to_pylist()
-    if len(topics) == 1:
-        yield topics[0], rows
-        return
-    for number, places in by_number(encoded.indices.to_numpy()):
-        yield topics[number], rows.take(places)
+    joined: list[pyarrow.RecordBatch] = pyarrow.Table.from_batches(rows).combine_chunks().to_batches()
+    return joined

@@ -1,5 +1,6 @@
 """The driver of a query that a test kills: it copies a topic to its end, then exits with 0.
 
+Of five rows, one is marked as a dead letter, and another one names a partition that the copy does not have.
 In every third batch, the first attempt of a task fails after all its rows, and leaves a file as evidence.
 """
 
@@ -16,6 +17,13 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from aiokafka_lite.spark import register
+
+ROWS = (
+    "concat_ws(':', partition, offset) AS value",
+    "struct(topic, partition, offset, timestamp) AS origin",
+    "IF(offset % 5 = 1, 99, NULL) AS partition",
+    "IF(offset % 5 = 0, 'marked', NULL) AS _error",
+)
 
 
 def fail_now_and_then(directory: str, batches: Iterator[Any]) -> Iterator[Any]:
@@ -41,13 +49,14 @@ def main(servers: str, topic: str, directory: str, per_batch: str, delivery: str
         .option("maxOffsetsPerTrigger", per_batch)
         .option("minPartitions", "2")
         .load()
-        .selectExpr("concat_ws(':', partition, offset) AS value")
-        .mapInArrow(partial(fail_now_and_then, directory), "value STRING")
+        .selectExpr(*ROWS)
     )
+    rows = rows.mapInArrow(partial(fail_now_and_then, directory), rows.schema)
     query = (
         rows.writeStream.format("kafka-lite")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", f"{topic}-copied")
+        .option("deadLetterTopic", f"{topic}-dead")
         .option("delivery", delivery)
         .option("checkpointLocation", f"{directory}/checkpoint")
         .trigger(availableNow=True)

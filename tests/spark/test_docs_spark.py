@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from aiokafka_lite import EmbeddedCluster, Producer
+from aiokafka_lite.embedded import EmbeddedSchemaRegistry
+from aiokafka_lite.schemas import Schema, SchemaRegistryClient
 from aiokafka_lite.spark import options
 from tests.pure.documents import ROOT, blocks
 from tests.spark.conftest import begun, on_spark
@@ -22,16 +25,36 @@ PAGE = ROOT / "docs" / "spark.md"
 REFERENCE = ROOT / "docs" / "spark-reference.md"
 
 
+@pytest.fixture
+async def registry_server() -> AsyncIterator[EmbeddedSchemaRegistry]:
+    """A registry without the time limit of the plugin's fixture: a page of queries takes long on a busy machine."""
+    async with EmbeddedSchemaRegistry() as server:
+        yield server
+
+
 @pytest.mark.long
 async def test_the_programs_run_as_printed(
-    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    cluster: EmbeddedCluster,
+    registry_server: EmbeddedSchemaRegistry,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for topic in ("orders", "totals"):
         await cluster.create_topic(topic, partitions=1)
+    order = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}],
+    }
+    async with SchemaRegistryClient(registry_server.url) as registry:
+        for subject in ("orders-value", "copies-value"):
+            await registry.register(subject, Schema(json.dumps(order)))
     async with Producer(cluster.bootstrap_servers) as producer:
         await producer.send("orders", b'{"city": "Rome"}', key=b"first")
     first, *others = [
         block.text.replace("localhost:9092", cluster.bootstrap_servers)
+        .replace("http://localhost:8081", registry_server.url)
         .replace('"out/', f'"{tmp_path}/')
         .replace('processingTime="10 seconds"', "availableNow=True")  # so that the query ends
         for block in blocks(PAGE)
@@ -46,11 +69,15 @@ async def test_the_programs_run_as_printed(
         for program in others:
             exec(program, names)
         assert names["values"].count() == 1
+        assert "do not begin with the id of a schema" in names["unusable"].collect()[0].order["_error"]
+        assert names["copies"].columns == ["value"]
         (row,) = spark.read.parquet(f"{tmp_path}/orders").collect()
         assert row.value == '{"city": "Rome"}'
 
     await on_spark(run)
     assert re.search(r"\|\s*0\|\s*first\|\{\"city\": \"Rome\"\}\|", capfd.readouterr().out)
+    for query in spark.streams.active:
+        await on_spark(query.stop)
     for listener in [name for name in names.values() if type(name).__name__ == "LagListener"]:
         spark.streams.removeListener(listener)
 
@@ -79,7 +106,7 @@ async def test_the_notebook_runs_as_printed(
 def test_the_tables_have_every_option_and_no_other() -> None:
     cells = re.findall(r"^\| (`[^|]*) \|", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
-    columns = {"value", "key", "headers", "partition"}
+    columns = {"value", "key", "headers", "partition", "_error", "origin"}
     assert {name for name in named if not name.startswith(options.KAFKA_PREFIX)} - columns == set(options.OPTIONS)
 
 

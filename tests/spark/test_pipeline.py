@@ -79,7 +79,9 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     source, target = await kafka.create_topic(partitions=1), await kafka.create_topic(partitions=1)
-    plan = plan_for(kafka.bootstrap_servers, source, tmp_path, to_topic=target)
+    dead = await kafka.create_topic(partitions=1)
+    changes = {"to_topic": target, "dead_letter_topic": dead, "exactly_once": True}
+    plan = plan_for(kafka.bootstrap_servers, source, tmp_path, **changes)
     lines: list[str] = []
     async with Producer(kafka.bootstrap_servers) as producer:
         await producer.send_many(source, [order("Rome", 5, 1), b"no json", order("Oslo", 7, 2), order("Rome", 6, 3)])
@@ -95,9 +97,11 @@ async def test_windows_are_right_in_parquet_and_topic_and_continue_after_a_resta
         (value["window_start"][11:16], value.get("city"), value["orders"], value["cents"]) for value in values
     )
     assert windows == second_half
-    dropped = [line for line in lines if "dropped" in line]
-    assert dropped
-    assert all(line.endswith("4 dropped: not JSON of the schema, or without event time") for line in dropped)
+    unusable = [line for line in lines if f"to {dead}" in line]
+    assert unusable
+    assert all(line.endswith(f"4 to {dead}: not JSON of the schema, or without event time") for line in unusable)
+    letters = await values_in(kafka.bootstrap_servers, dead, partitions=1)
+    assert sorted(letters) == ["", "[1]", "no json", '{"city": "Rome"}']
     assert any(line.startswith("topic batch 0: 9 rows in ") for line in lines)
     assert any(line.startswith("parquet batch 0: 9 rows in ") for line in lines)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pyarrow
+import pyarrow.compute as compute
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +20,8 @@ from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.errors import UnknownTopic
 from aiokafka_lite.protocol.records import partition_for_key
 from aiokafka_lite.spark.options import Properties
-from aiokafka_lite.spark.writing import Target, check_topic
+from aiokafka_lite.spark.writing import Target, check_topic, write_rows
+from tests.embedded.producer.producers_and_logs import batches_of
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import batch_of, on_spark, run_to_end, stream_of
 
@@ -85,6 +89,65 @@ async def test_nulls_headers_and_partitions_are_written_unchanged(kafka: Kafka, 
         (b"", b"", None),
         ("né".encode(), None, None),
     ]
+
+
+def target_of(cluster: EmbeddedCluster, topic: str | None) -> Target:
+    properties = Properties({"bootstrap.servers": cluster.bootstrap_servers})
+    return Target(properties=properties, topic=topic, freeze_gc=False)
+
+
+@pytest.mark.usefixtures("driver")
+async def test_columns_that_are_not_written_are_not_copied(cluster: EmbeddedCluster) -> None:
+    for topic in ("a", "b"):
+        await cluster.create_topic(topic, 1)
+    target = target_of(cluster, None)
+    # Arrow cannot copy a part of this column.
+    other = compute.run_end_encode(pyarrow.array(["x", "x"]))
+    rows = pyarrow.record_batch({"topic": ["a", "b"], "value": ["1", "2"], "other": other})
+    output = await on_spark(lambda: write_rows(target, [rows]))
+    assert output.records == {("a", 0): 1, ("b", 0): 1}
+
+
+@pytest.mark.usefixtures("driver")
+async def test_small_parts_of_a_task_become_one_batch_of_each_partition(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 2)
+    target = target_of(cluster, "t")
+    parts = [
+        pyarrow.record_batch({"value": [b"%d" % number], "partition": pyarrow.array([number % 2], pyarrow.int32())})
+        for number in range(40)
+    ]
+    output = await on_spark(lambda: write_rows(target, iter(parts)))
+    assert output.records == {("t", 0): 20, ("t", 1): 20}
+    for partition in (0, 1):
+        (batch,) = batches_of(cluster, "t", partition)
+        assert batch.columns().values == [b"%d" % number for number in range(partition, 40, 2)]
+
+
+@pytest.mark.usefixtures("driver")
+async def test_a_task_sends_its_first_rows_before_it_has_all(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1)
+    target = target_of(cluster, "t")
+    loop = asyncio.get_running_loop()
+
+    def parts() -> Iterator[pyarrow.RecordBatch]:
+        yield pyarrow.record_batch({"value": [bytes(500_000)] * 3})
+        asyncio.run_coroutine_threadsafe(cluster.wait_for_records("t", 3), loop).result()
+        yield pyarrow.record_batch({"value": [b"last"]})
+
+    output = await on_spark(lambda: write_rows(target, parts()))
+    assert output.records == {("t", 0): 4}
+
+
+@pytest.mark.usefixtures("driver")
+async def test_batches_above_the_limit_of_a_topic_arrive_in_parts(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", 1, configs={"max.message.bytes": "300000"})
+    target = target_of(cluster, "t")
+    values = [b"%06d" % number + bytes(94) for number in range(10_000)]
+    output = await on_spark(lambda: write_rows(target, iter([pyarrow.record_batch({"value": values})])))
+    assert output.records == {("t", 0): 10_000}
+    written = batches_of(cluster, "t", 0)
+    assert len(written) > 1
+    assert [value for batch in written for value in batch.columns().values] == values
 
 
 async def test_every_row_arrives_once_on_its_keys_partition_and_in_the_order_of_its_task(

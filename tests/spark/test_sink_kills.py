@@ -1,5 +1,7 @@
 """A query into a topic, killed at random moments and with failing tasks: no row is lost, or each row is there once.
 
+Each row is either in the copy, or a dead letter with its reason and origin.
+
 ``SPARK_KILLS`` is the number of kills of each query, else each has one, of a kind that ``test_kills.py`` does not have.
 ``make kill-spark`` kills a query on real Kafka, whose executors are processes of their own.
 """
@@ -18,6 +20,7 @@ import pytest
 from aiokafka_lite import EmbeddedCluster, Producer, RecordMetadata
 from aiokafka_lite.spark.jvm import use_java
 from tests.end_to_end.conftest import Kafka
+from tests.spark.test_dead_letters import headers_of, records_in
 from tests.spark.test_exactly_once import PARTITIONS, values_in
 from tests.spark.test_kills import count, run_with_kills, victims
 
@@ -47,6 +50,27 @@ async def written(servers: str, topic: str, records: int) -> set[str]:
     return {f"{metadata.partition}:{metadata.offset}" for metadata in sent if isinstance(metadata, RecordMetadata)}
 
 
+def divided(rows: set[str]) -> tuple[set[str], set[str]]:
+    """Return the rows that the query copies, and its dead letters."""
+    dead = {row for row in rows if row_number(row) % 5 < 2}
+    return rows - dead, dead
+
+
+def row_number(row: str) -> int:
+    return int(row.partition(":")[2])
+
+
+async def letters_in(cluster: EmbeddedCluster | Kafka, topic: str) -> list[str]:
+    """Return the rows of dead letters. Each has the reason and the origin of its row."""
+    rows = []
+    for letter in await records_in(cluster, topic):
+        row, headers = (letter.value or b"").decode(), headers_of(letter)
+        assert f"{headers['origin.partition']}:{headers['origin.offset']}" == row
+        assert headers["error.class"] == ("UnknownTopic" if row_number(row) % 5 else "MarkedByQuery")
+        rows.append(row)
+    return rows
+
+
 @pytest.mark.parametrize("delivery, victim", [("at-least-once", "jvm"), ("exactly-once", "driver")])
 async def test_a_killed_query_writes_every_row_as_its_delivery_says(
     cluster: EmbeddedCluster, tmp_path: Path, delivery: str, victim: str
@@ -56,16 +80,17 @@ async def test_a_killed_query_writes_every_row_as_its_delivery_says(
     use_java()
     chosen = victims(victim)
     records = PER_BATCH * (2 + 4 * len(chosen))  # at most three batches come between two kills
-    for topic in ("killed", "killed-copied"):
+    for topic in ("killed", "killed-copied", "killed-dead"):
         await cluster.create_topic(topic, partitions=PARTITIONS)
     expected = await written(cluster.bootstrap_servers, "killed", records)
     assert len(expected) == records
     arguments = ("killed_sink.py", cluster.bootstrap_servers, "killed", str(tmp_path), str(PER_BATCH), delivery)
     killed = await run_with_kills(chosen, tmp_path, *arguments, ONE_PROCESS)
     values = await values_in(cluster.bootstrap_servers, "killed-copied")
-    assert set(values) == expected
+    letters = await letters_in(cluster, "killed-dead")
+    assert (set(values), set(letters)) == divided(expected)
     if delivery == "exactly-once":
-        assert len(values) == len(expected)
+        assert len(values) + len(letters) == len(expected)
     assert killed == chosen
     assert list(tmp_path.glob("failed-in-batch-*")), "no task has failed by itself"
 
@@ -78,19 +103,20 @@ async def test_each_row_is_on_kafka_once_when_executors_and_drivers_are_killed(
     chosen = victims("executor", kinds=ON_EXECUTORS)
     records = PER_BATCH * (2 + 4 * len(chosen))
     servers, topic = kafka.bootstrap_servers, await kafka.create_topic(partitions=PARTITIONS)
-    copy = await kafka.create_topic(f"{topic}-copied", partitions=PARTITIONS)
+    copy, dead = [await kafka.create_topic(f"{topic}-{end}", partitions=PARTITIONS) for end in ("copied", "dead")]
     expected = await written(servers, topic, records)
     began = time.monotonic()
     arguments = ("killed_sink.py", servers, topic, str(tmp_path), str(PER_BATCH), "exactly-once", EXECUTORS)
     killed = await run_with_kills(chosen, tmp_path, *arguments)
-    values = await values_in(servers, copy)
+    values, letters = await values_in(servers, copy), await letters_in(kafka, dead)
     uncommitted = await values_in(servers, copy, "read_uncommitted")
     kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(killed).items())
     sys.stdout.write(  # make kill-spark shows it
         f"{len(killed)} kills ({kinds}) in {time.monotonic() - began:.0f} s, {count(tmp_path, 'commits')} batches,"
         f" {len(list(tmp_path.glob('failed-in-batch-*')))} tasks that failed by themselves, {len(values)} rows,"
-        f" {len(uncommitted) - len(values)} rows of aborted transactions\n"
+        f" {len(letters)} dead letters, {len(uncommitted) - len(values)} rows of aborted transactions\n"
     )
-    assert sorted(values) == sorted(expected)
+    copied, refused = divided(expected)
+    assert (sorted(values), sorted(letters)) == (sorted(copied), sorted(refused))
     assert len(expected) == records
     assert killed == chosen

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from aiokafka_lite import Admin, EmbeddedCluster, Producer, TopicPartition
-from aiokafka_lite.errors import ErrorCode, OffsetOutOfRange
-from aiokafka_lite.protocol.messages import ListOffsetsRequest, MetadataRequest, MetadataResponse
+from aiokafka_lite.errors import BrokerError, ErrorCode, OffsetOutOfRange
+from aiokafka_lite.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.protocol.schema import ZERO_UUID
 from aiokafka_lite.spark import LagListener, options
 from aiokafka_lite.spark.listener import Lag, lags_of
-from aiokafka_lite.spark.offsets import TOPIC_ID
+from aiokafka_lite.spark.offsets import START, TOPIC_ID, start_of, with_start
+from aiokafka_lite.spark.planning import NAMES_AGE
 from aiokafka_lite.spark.source import StreamReader, TaskPartition
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import on_spark, run_available, run_to_end, stream_of
@@ -54,8 +55,8 @@ def logged(directory: Path, batch: int) -> dict[str, Any]:
 
 
 def offsets_of(offset: dict[str, Any]) -> dict[str, Any]:
-    """Return an offset without its topic ids, which differ in each run."""
-    return {key: value for key, value in offset.items() if not key.startswith(f"{TOPIC_ID}:")}
+    """Return an offset as Spark's own connector reads it, without the ids of topics and the start."""
+    return {key: value for key, value in offset.items() if not key.startswith((START, f"{TOPIC_ID}:"))}
 
 
 def all_of(*counts: int) -> list[tuple[int, int]]:
@@ -80,7 +81,8 @@ async def test_limited_triggers_read_everything_in_batches_and_a_restart_continu
     progress = await on_spark(run)
     assert [trigger["numInputRows"] for trigger in progress if trigger["numInputRows"]] == [400, 400, 200]
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(500, 500)
-    assert offsets_of(logged(tmp_path, 0)) == {topic: {"0": 200, "1": 200}, "$start": {topic: {"0": 0, "1": 0}}}
+    assert offsets_of(logged(tmp_path, 0)) == {topic: {"0": 200, "1": 200}}
+    assert start_of(logged(tmp_path, 0)) == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
     assert offsets_of(logged(tmp_path, 2)) == {topic: {"0": 500, "1": 500}}
     lags = [lag for trigger in progress for lag in lags_of(trigger)]
     assert [lag.total for lag in lags][:3] == [600, 200, 0]
@@ -90,6 +92,45 @@ async def test_limited_triggers_read_everything_in_batches_and_a_restart_continu
     await produce(kafka, topic, 10)
     await on_spark(run)
     assert await on_spark(lambda: written(spark, tmp_path)) == all_of(505, 505)
+
+
+async def test_triggers_with_a_limit_of_bytes_read_everything_in_batches_of_about_that_size(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    for topic, size in (("large", 1_000), ("small", 100)):
+        await cluster.create_topic(topic, 1)
+        async with Producer(cluster.bootstrap_servers, batch_size=10_000) as producer:
+            await producer.send_many(topic, [b"x" * size] * 300)
+
+    def run() -> list[dict[str, Any]]:
+        options = {"subscribe": "large,small", "startingOffsets": "earliest", "maxBytesPerTrigger": "110k"}
+        return run_available(stream_of(spark, cluster.bootstrap_servers, **options), tmp_path)
+
+    progress = await on_spark(run)
+    sizes = [trigger["numInputRows"] for trigger in progress if trigger["numInputRows"]]
+    assert sum(sizes) == 600
+    assert len(sizes) == 4
+    assert 160 < sizes[0] < 220  # a third of the 340 kB
+
+
+@pytest.mark.usefixtures("driver")
+async def test_a_limit_of_bytes_hides_no_error_of_a_partition(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t", partitions=1)
+    await produce(cluster, "t", 20, partition=0)
+    limited = reader(cluster.bootstrap_servers, "t", startingOffsets="earliest", maxBytesPerTrigger="1k")
+    limit = limited.getDefaultReadLimit()
+    start = await on_spark(limited.initialOffset)
+    moved = cluster.on(FetchRequest, topic="t", times=None).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with moved, pytest.raises(BrokerError, match="sizes of records of t-0: NOT_LEADER"):
+        await on_spark(lambda: limited.latestOffset(start, limit))
+    cluster.on(FetchRequest, topic="t", times=1).fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert offsets_of(await on_spark(lambda: limited.latestOffset(start, limit)))["t"] == {"0": 20}
+    async with Admin(cluster.bootstrap_servers) as admin:
+        assert (await admin.records.delete({TopicPartition("t", 0): 5})).done
+    end = await on_spark(lambda: limited.latestOffset(start, limit))
+    (task,) = await on_spark(lambda: limited.partitions(start, end))
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: offsets 0 to .* Set failOnDataLoss=false"):
+        await on_spark(lambda: list(limited.read(task)))
 
 
 async def test_available_now_ends_at_the_ends_of_the_logs_at_its_start(
@@ -147,7 +188,8 @@ async def test_a_killed_first_batch_is_read_again_from_its_start(
     await produce(cluster, "t", 6, partition=0)
     second_lookup.remove()
     await failing
-    assert offsets_of(logged(tmp_path, 0)) == {"t": {"0": 16}, "$start": {"t": {"0": 10}}}
+    assert offsets_of(logged(tmp_path, 0)) == {"t": {"0": 16}}
+    assert start_of(logged(tmp_path, 0)) == {TopicPartition("t", 0): 10}
     await produce(cluster, "t", 20, partition=0)
     await on_spark(lambda: run_available(begin(), tmp_path))
     assert await on_spark(lambda: written(spark, tmp_path)) == [(0, offset) for offset in range(10, 36)]
@@ -177,28 +219,6 @@ async def test_a_killed_first_batch_without_records_is_resumed_at_its_end(
     assert await on_spark(lambda: written(spark, tmp_path)) == [
         (number, offset) for number in (0, 1) for offset in range(5, 8)
     ]
-
-
-@pytest.mark.long
-async def test_a_checkpoint_of_sparks_own_connector_is_resumed(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path
-) -> None:
-    topic = await kafka.create_topic(partitions=2)
-    await produce(kafka, topic, 20)
-    rows = await on_spark(
-        lambda: stream_of(spark, kafka.bootstrap_servers, subscribe=topic, startingOffsets="earliest")
-    )
-    await on_spark(lambda: run_available(rows, tmp_path))
-    log = tmp_path / "checkpoint" / "offsets" / "0"
-    lines = log.read_text().splitlines()
-    log.write_text("\n".join([*lines[:-1], json.dumps({topic: {"0": 10, "1": 10}}, separators=(",", ":"))]))
-    (log.parent / ".0.crc").unlink()
-    sources = tmp_path / "checkpoint" / "sources" / "0"  # where that connector keeps its start
-    sources.mkdir(parents=True, exist_ok=True)
-    (sources / "0").write_text(f'v1\n{{"{topic}":{{"0":0,"1":0}}}}')
-    await produce(kafka, topic, 8)
-    await on_spark(lambda: run_available(rows, tmp_path))
-    assert await on_spark(lambda: written(spark, tmp_path)) == all_of(14, 14)
 
 
 @pytest.mark.parametrize("fail", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -363,6 +383,26 @@ async def test_limits_of_a_trigger(kafka: Kafka) -> None:
 
 
 @pytest.mark.usefixtures("driver")
+async def test_close_triggers_do_not_wait_for_the_pace_of_failed_requests(kafka: Kafka) -> None:
+    topic = await kafka.create_topic(partitions=2)
+    await produce(kafka, topic, 40)
+
+    def call() -> None:
+        often = reader(
+            kafka.bootstrap_servers,
+            topic,
+            startingOffsets="earliest",
+            **{"kafka.retry.backoff.ms": 600_000, "kafka.retry.backoff.max.ms": 600_000},
+        )
+        start = often.initialOffset()
+        end = often.latestOffset(start, ReadAllAvailable())
+        for _ in range(5):
+            assert often.latestOffset(end, ReadAllAvailable()) == end
+
+    await on_spark(call)
+
+
+@pytest.mark.usefixtures("driver")
 async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", partitions=1)
     await produce(cluster, "t", 5, partition=0)
@@ -376,6 +416,24 @@ async def test_partitions_that_are_added_while_a_query_runs_begin_at_0(cluster: 
     assert end["t"] == {"0": 5, "1": 3}
     (task,) = [partition.task for partition in running.partitions(start, end) if isinstance(partition, TaskPartition)]
     assert [(range_.partition, range_.start, range_.end) for range_ in task] == [(TopicPartition("t", 1), 0, 3)]
+
+
+@pytest.mark.usefixtures("driver")
+async def test_a_pattern_asks_for_all_topics_once_in_some_seconds(cluster: EmbeddedCluster) -> None:
+    now = 0.0
+    await cluster.create_topic("t1", partitions=1)
+    running = reader(
+        cluster.bootstrap_servers, None, subscribePattern="^t", startingOffsets="earliest", clock=lambda: now
+    )
+    start = await on_spark(running.initialOffset)
+    await cluster.create_topic("t2", partitions=1)
+    await produce(cluster, "t2", 3, partition=0)
+    await produce(cluster, "t1", 2, partition=0)
+    first = await on_spark(lambda: running.latestOffset(start, ReadAllAvailable()))
+    assert (first["t1"], "t2" in first) == ({"0": 2}, False)
+    now += NAMES_AGE
+    second = await on_spark(lambda: running.latestOffset(first, ReadAllAvailable()))
+    assert second["t2"] == {"0": 3}
 
 
 Metadata = Callable[[MetadataResponse], MetadataResponse]
@@ -466,13 +524,14 @@ async def test_the_plan_of_a_batch_is_the_same_each_time(kafka: Kafka) -> None:
     await produce(kafka, topic, 100)
 
     def call() -> None:
-        def plan(start: dict[str, Any], end: dict[str, Any]) -> list[object]:
+        def plan(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[object]:
             fresh = reader(kafka.bootstrap_servers, topic, startingOffsets="latest", minPartitions=7)
             return [
                 partition.task for partition in fresh.partitions(start, end) if isinstance(partition, TaskPartition)
             ]
 
-        first = {topic: {"0": 40, "1": 9}, "$start": {topic: {"0": 3, "1": 0}}}
+        start_of_query = {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 0}
+        first = with_start({topic: {"0": 40, "1": 9}}, start_of_query)
         looked_up_again = {topic: {"0": 50, "1": 50}}
         assert plan(looked_up_again, first) == plan({topic: {"0": 3, "1": 0}}, first)
         assert plan(first, {topic: {"0": 50, "1": 50}}) == plan({topic: {"0": 40, "1": 9}}, {topic: {"0": 50, "1": 50}})

@@ -15,6 +15,7 @@ from aiokafka_lite.spark.offsets import (
     Range,
     Task,
     backlog,
+    byte_limited,
     from_json,
     ranges,
     rate_limited,
@@ -84,6 +85,7 @@ def test_every_offset_is_read_once_and_in_order_with_any_options(
         assert all(sum(range_.size for range_ in task) <= most for task in planned)
     if min_partitions is not None and total:
         assert len(planned) >= min(min_partitions, total)
+        assert max(sum(range_.size for range_ in task) for task in planned) <= -(-total // min_partitions)
 
 
 def test_small_ranges_share_a_task_and_a_large_one_has_its_own() -> None:
@@ -101,6 +103,13 @@ def test_min_partitions_splits_large_ranges_and_keeps_small_ones_apart() -> None
     assert len(plan(10, 10, 10, min_partitions=3)) == 3
     assert len(plan(10, 10, 10, 10, min_partitions=2)) == 2
     assert plan(2, min_partitions=5) == [[(0, 0, 1)], [(0, 1, 2)]]
+
+
+def test_min_partitions_makes_tasks_of_equal_size_from_many_small_ranges() -> None:
+    planned = plan(*[400] * 100, min_partitions=4)
+    assert [sum(high - low for _, low, high in task) for task in planned] == [10_000] * 4
+    one_large = plan(*[400] * 50, 20_000, min_partitions=4)
+    assert max(sum(high - low for _, low, high in task) for task in one_large) <= 10_000
 
 
 def test_max_records_per_partition_bounds_a_task() -> None:
@@ -141,6 +150,15 @@ def test_shares_are_in_proportion_to_the_backlog() -> None:
     assert rate_limited({}, {p(0): 10}, 100) == {p(0): 10}
 
 
+def test_a_limit_of_bytes_takes_the_same_part_of_each_backlog() -> None:
+    start, end = {p(0): 10, p(1): 0}, {p(0): 110, p(1): 300, p(2): 1}
+    sizes = {p(0): 1_000.0, p(1): 100.0}  # the unread bytes: 100,000 and 30,000, and 550 by the average
+    assert byte_limited(start, end, sizes, 13_055) == {p(0): 20, p(1): 30, p(2): 1}
+    assert byte_limited(start, end, sizes, 1) == {p(0): 11, p(1): 1, p(2): 1}  # at least one offset each
+    assert byte_limited(start, end, sizes, 200_000) == end
+    assert byte_limited(end, end, {}, 1) == end
+
+
 def test_a_new_partition_begins_at_0() -> None:
     assert ranges({p(0): 5}, {p(0): 9, p(1): 3}) == [Range(p(0), 5, 9), Range(p(1), 0, 3)]
 
@@ -164,10 +182,18 @@ def test_the_form_is_that_of_sparks_own_connector() -> None:
 
 
 def test_the_end_of_the_first_batch_contains_its_start() -> None:
-    end = with_start(to_json({p(0): 9}), {p(0): 4})
+    end = json.loads(json.dumps(with_start(to_json({p(0): 9}, IDS), {p(0): 4})))
     assert from_json(end) == {p(0): 9}
     assert start_of(end) == {p(0): 4}
     assert start_of(to_json({p(0): 9})) is None
+    added = end.keys() - {p(0).topic}
+    assert all(end[key] == {} for key in added), "Spark's own connector takes them for topics without partitions"
+
+
+@pytest.mark.parametrize("start", ["", "{", "[]", "5"])
+def test_a_damaged_start_is_refused(start: str) -> None:
+    with pytest.raises(ConfigurationError, match="begin with a new checkpointLocation"):
+        start_of({"t": {"0": 9}, f"$start:{start}": {}})
 
 
 @pytest.mark.parametrize("text", ['{"t":5}', '{"t":{"x":1}}', '{"t":{"0":"1"}}', '{"t":{"0":-1}}', '{"logOffset":0}'])

@@ -50,6 +50,8 @@ def test_defaults_are_those_of_sparks_connector() -> None:
     assert read.properties.isolation_level == "read_uncommitted"
     assert stream().max_trigger_delay == 900.0
     assert (stream().max_offsets_per_trigger, stream().min_offsets_per_trigger) == (None, None)
+    assert stream().max_bytes_per_trigger is None
+    assert stream(maxBytesPerTrigger="2 MB").max_bytes_per_trigger == 2 * MIB
     assert read.records_per_task == 50_000
     assert read.max_decompressed_size == 128 * MIB == ConsumerConfig().max_decompressed_size
     assert read.freeze_gc
@@ -182,6 +184,8 @@ def test_every_option_can_be_given() -> None:
         ({"subscribe": "t", "kafka.isolation.level": "committed"}, "must be read_committed or read_uncommitted"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "all"}, "must be a whole number from 1"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "1", "minOffsetsPerTrigger": "2"}, "at most maxOffsetsPerTrigger"),
+        ({"subscribe": "t", "maxBytesPerTrigger": "0m"}, "as in 500k, 100m or 1g"),
+        ({"subscribe": "t", "maxBytesPerTrigger": "1 MiB"}, "as in 500k, 100m or 1g"),
         ({"subscribe": "t", "maxTriggerDelay": "soon"}, "must be a number with a unit"),
         ({"subscribe": "t", "maxTriggerDelay": "9" * 400 + "d"}, "must be a number with a unit"),
     ],
@@ -323,3 +327,9 @@ def test_options_are_parsed_without_spark_arrow_or_numpy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_an_error_about_a_size_names_options_and_leaves_topics_alone() -> None:
+    error = "writing 1 record to retries-0: max_request_size=1000 and buffer_memory=2000 are too small"
+    expected = "writing 1 record to retries-0: kafka.max.request.size=1000 and kafka.buffer.memory=2000 are too small"
+    assert options.with_option_names(error) == expected

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 def session(master: str, **settings: str) -> Any:
     """Return the parts of a session that ``register`` uses; a real one takes seconds to start."""
-    context = SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: settings)
+    context = SimpleNamespace(master=master, pythonExec="python3", environment={}, getConf=lambda: settings)
     return SimpleNamespace(_sc=context, dataSource=SimpleNamespace(register=lambda source: None))
 
 
@@ -36,14 +36,39 @@ def test_a_chosen_python_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     by_environment = session("local[2]")
     register(by_environment)
-    assert by_setting._sc.pythonExec == by_environment._sc.pythonExec == "python3"
+    assert by_setting._sc.pythonExec == "/opt/python"  # Spark itself reads it only in spark-submit
+    assert by_environment._sc.pythonExec == "python3"
 
 
 def test_workers_of_a_cluster_have_a_python_of_their_own() -> None:
     spark = session("spark://master:7077")
-    register(spark)
+    register(spark, check_nodes=False)
     assert spark._sc.pythonExec == "python3"
 
 
 def test_spark_connect_has_no_context() -> None:
-    register(SimpleNamespace(dataSource=SimpleNamespace(register=lambda source: None)))  # type: ignore[arg-type]
+    spark = SimpleNamespace(dataSource=SimpleNamespace(register=lambda source: None))
+    register(spark, check_nodes=False)  # type: ignore[arg-type]
+
+
+def test_tracebacks_are_hidden_on_request() -> None:
+    settings: dict[str, str] = {}
+    spark = session("local[2]")
+    spark.conf = SimpleNamespace(set=settings.__setitem__)
+    register(spark)
+    assert settings == {}
+    register(spark, short_errors=True)
+    assert settings == {"spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true"}
+
+
+def test_the_variables_that_spark_sets_have_a_place_from_the_start() -> None:
+    spark = session("local[2]")
+    spark._sc.environment = {"MINE": "1", "SPARK_BUFFER_SIZE": "65536"}
+    register(spark)
+    assert spark._sc.environment == {
+        "MINE": "1",
+        "SPARK_AUTH_SOCKET_TIMEOUT": "",
+        "SPARK_BUFFER_SIZE": "65536",
+        "SPARK_LOCAL_DIRS": "",
+        "SPARK_PYTHON_RUNTIME": "",
+    }
