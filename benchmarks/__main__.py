@@ -9,15 +9,25 @@ from pathlib import Path
 NOT_BENCHMARKS = {
     "__main__",
     "bench",
+    "cells",
     "charts",
     "checkouts",
     "compare",
     "group_members",
+    "hot_operations",
+    "instructions",
+    "job",
     "kafka",
+    "lifetimes",
+    "peers",
     "report",
     "spark_peers",
+    "spark_worker",
+    "stopwatch",
+    "transactions",
+    "web_service",
+    "worker",
 }
-NOT_BENCHMARKS |= {"stopwatch", "worker"}
 
 
 def main() -> None:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.kafka import embedded_broker
 
 COUNT = 500_000
 STAGES = 3
@@ -110,29 +108,15 @@ def seconds_of(client: str, servers: str, count: int) -> float:
     return time.perf_counter() - began
 
 
-@contextmanager
-def embedded_broker() -> Iterator[tuple[str, psutil.Process]]:
-    """Yield the address of an embedded broker in a process of its own, and that process."""
-    command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            line = next(line for line in process.stdout if "127.0.0.1" in line)
-            address = next(word for word in line.split() if word.startswith("127.0.0.1:"))
-            yield address, psutil.Process(process.pid)
-        finally:
-            process.terminate()
-
-
 def main() -> None:
     count = int(os.environ.get("CHAIN_RECORDS", COUNT))
     servers = os.environ.get("KAFKA_BOOTSTRAP")
     print(f"{count:,} records of {len(VALUE)} bytes through {STAGES} groups\n")
     print("| client | embedded broker | its CPU | Apache Kafka | ratio |\n|---|---:|---:|---:|---:|")
     for client in ("aiokafka", "confluent-kafka"):
-        with embedded_broker() as (address, process):
+        with embedded_broker() as (address, pid):
             on_embedded = seconds_of(client, address, count)
-            cpu = sum(process.cpu_times()[:2])
+            cpu = sum(psutil.Process(pid).cpu_times()[:2])
         on_kafka = seconds_of(client, servers, count) if servers else float("nan")
         ratio = on_embedded / on_kafka
         print(f"| {client} | {on_embedded:.1f} s | {cpu:.1f} s | {on_kafka:.1f} s | {ratio:.2f} |", flush=True)

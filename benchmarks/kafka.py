@@ -6,6 +6,7 @@ Kafka is found as the tests find it: KAFKA_BOOTSTRAP, a container, or plain Java
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -49,13 +50,32 @@ def apache_kafka(settings: Mapping[str, str] | None = None) -> Iterator[tuple[st
         servers.stop()
 
 
+@contextmanager
+def embedded_broker(*options: str) -> Iterator[tuple[str, int]]:
+    """Yield the address of an embedded broker with options of the command, and the number of its process."""
+    command = [sys.executable, "-m", "aiokafka_lite", "broker", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = next(line for line in process.stdout if "127.0.0.1:" in line)
+        yield "127.0.0.1:" + line.split("127.0.0.1:")[1].split()[0].strip(".,;'\""), process.pid
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def java(class_path: str, program: str) -> list[str]:
+    """Return the command that runs a class, or compiles and runs a file."""
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", "-Xmx512m", quiet, "-cp", class_path, program]
+
+
 def java_program(name: str) -> list[str]:
     """Return the command that compiles and runs a program of ``benchmarks/java`` with the clients of the newest
     release.
     """
-    source = Path(__file__).parent / "java" / f"{name}.java"
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    return ["java", "-Xmx512m", quiet, "-cp", f"{jars(NEWEST)}/*", str(source)]
+    return java(f"{jars(NEWEST)}/*", str(Path(__file__).parent / "java" / f"{name}.java"))
 
 
 async def new_topic(servers: str, name: str = "", partitions: int = PARTITIONS) -> str:

@@ -18,8 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -64,12 +63,15 @@ class Spent:
         return wall - self._began[0], cpu - self._began[1]
 
 
-def session() -> SparkSession:
+def session(jars: str = "") -> SparkSession:
+    """Return a session on two cores. ``jars`` are paths, separated by commas."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = worker_python()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     warnings.simplefilter("ignore")
     local = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if jars:
+        local["spark.jars"] = jars
     spark = SparkSession.builder.master("local[2]").config(map=local).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
@@ -140,23 +142,30 @@ def compare_reads(spark: SparkSession, servers: str, topic: str, count: int, dir
     timed(spark, {name: lambda rows=rows: parquet(rows) for name, rows in ways.items()}, count, "batch, to Parquet")  # type: ignore[misc]
 
 
-def stream(spark: SparkSession, servers: str, topic: str, limit: int | None = None) -> list[dict[str, float]]:
-    """Read all with availableNow, to nowhere; the times of its batches, in milliseconds."""
-    rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
-    if limit is not None:
-        rows = rows.option("maxOffsetsPerTrigger", limit)
+Progress = dict[str, float]
+"""The milliseconds of the phases of a batch."""
+
+
+def run_stream(rows: DataFrame, sink: str = "noop", **options: object) -> list[Progress]:
+    """Run a query with availableNow; the times of its batches that had rows."""
     with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            rows.option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = rows.writeStream.format(sink).options(**options, checkpointLocation=checkpoint)
+        query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         return [progress["durationMs"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def read_stream(spark: SparkSession, topic: str, source: str = "kafka-lite", **options: object) -> list[Progress]:
+    """Read a whole topic with availableNow, to nowhere; the times of its batches."""
+    rows = spark.readStream.format(source).options(**options, subscribe=topic, startingOffsets="earliest")
+    return run_stream(rows.load())
+
+
+def phase_medians(times: Sequence[Progress], phases: Iterable[str]) -> dict[str, float]:
+    """Return the median of each phase, without the first three batches, which start processes."""
+    if len(times) < 4:
+        raise SystemExit(f"a stream had {len(times)} batches, too few for medians: take more rows")
+    return {phase: median(time_.get(phase, 0.0) for time_ in times[3:]) for phase in phases}
 
 
 def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
@@ -176,10 +185,11 @@ def fixed_costs(spark: SparkSession, servers: str, topic: str) -> None:
 
 
 def micro_batches(spark: SparkSession, servers: str, topic: str) -> None:
-    times = list(islice(stream(spark, servers, topic, 4), 3, None))
+    options = {"kafka.bootstrap.servers": servers, "maxOffsetsPerTrigger": 4}
+    times = read_stream(spark, topic, **options)
     phases = ("triggerExecution", "addBatch", "walCommit", "commitOffsets", "latestOffset", "queryPlanning")
-    phase_times = ", ".join(f"{name} {median(time_.get(name, 0) for time_ in times):.0f}" for name in phases)
-    print(f"a micro-batch of 4 rows, in ms: {phase_times} ({len(times)} batches)")
+    phase_times = ", ".join(f"{name} {time_:.0f}" for name, time_ in phase_medians(times, phases).items())
+    print(f"a micro-batch of 4 rows, in ms: {phase_times} ({len(times) - 3} batches)")
 
 
 def imports() -> None:
@@ -210,7 +220,8 @@ def main() -> None:
         spark = session()
         with tempfile.TemporaryDirectory() as directory:
             compare_reads(spark, address, topic, count, directory)
-        timed(spark, {"this package": lambda: stream(spark, address, topic)}, count, "availableNow, to nowhere")
+        source = {"kafka.bootstrap.servers": address}
+        timed(spark, {"this package": lambda: read_stream(spark, topic, **source)}, count, "availableNow, to nowhere")
         fixed_costs(spark, address, topic)
         micro_batches(spark, address, small)
         imports()

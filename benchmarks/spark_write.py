@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -34,7 +33,7 @@ from aiokafka_lite.spark.exactly_once import Place
 from aiokafka_lite.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, Properties
 from aiokafka_lite.spark.writing import Target
 from benchmarks.kafka import KEYS, VALUE, Timed, apache_kafka, in_rounds
-from benchmarks.spark import PARTITIONS, fill, noop, session, timed
+from benchmarks.spark import PARTITIONS, fill, noop, run_stream, session, timed
 from benchmarks.stopwatch import Stopwatch
 
 ROUNDS = 5
@@ -101,28 +100,13 @@ def compare_writes(spark: SparkSession, servers: str, count: int, compression: s
 
 def copy(spark: SparkSession, servers: str, delivery: str, limit: int | None) -> list[float]:
     """Copy from topic to topic with availableNow. Returns the milliseconds of all batches after the first."""
-    rows = spark.readStream.format("kafka-lite").option("kafka.bootstrap.servers", servers)
+    rows = spark.readStream.format("kafka-lite").schema("key binary, value binary")
     if limit is not None:
         rows = rows.option("maxOffsetsPerTrigger", limit)
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            rows.schema("key binary, value binary")
-            .option("subscribe", "spark-source")
-            .option("startingOffsets", "earliest")
-            .load()
-            .writeStream.format("kafka-lite")
-            .option("kafka.bootstrap.servers", servers)
-            .option("topic", "spark-copy")
-            .option("delivery", delivery)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        times = [
-            progress["durationMs"]["triggerExecution"] for progress in query.recentProgress if progress["numInputRows"]
-        ]
-        return times[1:]
+    source = {"kafka.bootstrap.servers": servers, "subscribe": "spark-source", "startingOffsets": "earliest"}
+    sink = {"kafka.bootstrap.servers": servers, "topic": "spark-copy", "delivery": delivery}
+    times = run_stream(rows.options(**source).load(), "kafka-lite", **sink)
+    return [time_["triggerExecution"] for time_ in times[1:]]
 
 
 def compare_deliveries(spark: SparkSession, servers: str, count: int, limit: int | None) -> None:

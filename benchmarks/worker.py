@@ -10,83 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
-from benchmarks.stopwatch import Stopwatch
-
-BATCH = 1 << 20
-MESSAGE_LIMIT = 1_048_588  # the default of brokers (message.max.bytes)
-BUFFER = 64 << 20
-LINGER = 0.005
-
-SETTINGS = f"""\
-- All producers: acks=all, idempotent, murmur2 partitions of keys, batches of up to {BATCH >> 10} KiB, linger
-  {LINGER * 1000:g} ms for throughput and 0 for awaited sends, {BUFFER >> 20} MiB of records in memory (aiokafka has
-  no such limit).
-- confluent-kafka `Producer`: `poll(0)` after each 1,000 records, `batch.num.messages` and
-  `queue.buffering.max.messages` 1,000,000. For awaited sends a thread polls, and `call_soon_threadsafe` settles a
-  future for each send.
-- confluent-kafka `AIOProducer`: for awaited sends `batch_size` is a tenth of the number of senders and
-  `buffer_timeout` 5 ms, and a task polls all the time; with its defaults a lone awaited send would take a second. In
-  bulk its defaults.
-- aiokafka: its C extensions are used.
-- All consumers: no group, assigned partitions, read_uncommitted, checksums verified (confluent-kafka needs
-  `check.crcs`), the defaults of each client otherwise: each asks for up to 1 MiB of a partition at a time. Only
-  confluent-kafka's `fetch.queue.backoff.ms` is 10: by default it pauses for a second when its queue is full.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to measure. ``senders`` is the number of tasks that each await their sends; 0 is for all at once."""
-
-    client: str
-    servers: str
-    topic: str
-    partitions: int
-    count: int
-    size: int
-    keyed: bool = False
-    compression: str = "none"
-    senders: int = 0
-    uvloop: bool = False
-
-    def values(self) -> list[bytes]:
-        """Return different values, about half of whose bytes are random; at most 32 MiB together."""
-        source = random.Random(7)
-        number = max(1, min(1000, self.count, (32 << 20) // self.size))
-        half = self.size // 2
-        word = b'{"order": 12345, "customer": "C-0042", "amount": 99.50, "currency": "EUR"}'
-        filler = (word * (self.size // len(word) + 1))[: self.size - half]
-        return [filler + source.randbytes(half) for _ in range(number)]
-
-
-KEYS = [b"key-%05d" % number for number in range(1000)]
-
-Result = dict[str, float]
-
+from benchmarks.job import KEYS, Job, Result, aiokafka_producer, librdkafka, our_producer
+from benchmarks.stopwatch import Stopwatch, peak_memory
 
 # aiokafka_lite.
-
-
-def our_producer(job: Job) -> Any:
-    from aiokafka_lite import Producer
-
-    return Producer(
-        job.servers,
-        acks="all",
-        batch_size=BATCH,
-        max_request_size=MESSAGE_LIMIT,
-        buffer_memory=BUFFER,
-        linger=0 if job.senders else LINGER,
-        compression=job.compression,  # type: ignore[arg-type]
-    )
 
 
 async def _with_our_producer(job: Job, work: Callable[[Any], Awaitable[None]]) -> Result:
@@ -201,19 +136,22 @@ def _our_consumer(read: Callable[[Any, int], Awaitable[None]]) -> Callable[[Job]
     return run
 
 
-async def _iterates(consumer: Any, records_left: int) -> None:
+async def iterates(consumer: Any, records_left: int) -> None:
     async for _ in consumer:
         records_left -= 1
         if records_left == 0:
             return
 
 
-async def _polls(consumer: Any, records_left: int) -> None:
-    while records_left > 0:
-        records_left -= len(await consumer.poll(500, timeout=10.0))
+def polls(max_records: int) -> Callable[[Any, int], Awaitable[None]]:
+    async def read(consumer: Any, records_left: int) -> None:
+        while records_left > 0:
+            records_left -= len(await consumer.poll(max_records, timeout=10.0))
+
+    return read
 
 
-async def _takes_batches(consumer: Any, records_left: int) -> None:
+async def takes_batches(consumer: Any, records_left: int) -> None:
     async for batch in consumer.batches(5000):
         for _value in batch.values:
             records_left -= 1
@@ -229,22 +167,6 @@ async def _takes_arrow(consumer: Any, records_left: int) -> None:
 
 
 # confluent-kafka.
-
-
-def _librdkafka(job: Job) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": job.servers,
-        "acks": "all",
-        "enable.idempotence": True,
-        "batch.size": BATCH,
-        "batch.num.messages": 1_000_000,
-        "message.max.bytes": MESSAGE_LIMIT,
-        "linger.ms": 0 if job.senders else LINGER * 1000,
-        "partitioner": "murmur2_random",
-        "compression.type": job.compression,
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": BUFFER >> 10,
-    }
 
 
 def confluent_callback(job: Job) -> Result:
@@ -273,7 +195,7 @@ def _confluent_produces(job: Job, options: dict[str, Any]) -> Result:
 
     values, count, topic = job.values(), job.count, job.topic
     number = len(values)
-    producer = Producer(_librdkafka(job))
+    producer = Producer(librdkafka(job))
     producer.produce(topic, b"first")
     producer.flush()
     watch = Stopwatch()
@@ -296,7 +218,7 @@ def confluent_produce_batch(job: Job) -> Result:
     from confluent_kafka import Producer
 
     values, keys = _all_values(job)
-    producer = Producer(_librdkafka(job))
+    producer = Producer(librdkafka(job))
     producer.produce(job.topic, b"first")
     producer.flush()
     watch = Stopwatch()
@@ -319,7 +241,7 @@ async def confluent_senders(job: Job) -> Result:
     from confluent_kafka import Producer
 
     loop = asyncio.get_running_loop()
-    producer = Producer(_librdkafka(job))
+    producer = Producer(librdkafka(job))
     producer.list_topics(job.topic, 10)
     stopped = threading.Event()
 
@@ -351,8 +273,8 @@ def _aio_producer(job: Job) -> Any:
     from confluent_kafka.aio import AIOProducer
 
     if not job.senders:
-        return AIOProducer(_librdkafka(job))
-    return AIOProducer(_librdkafka(job), batch_size=max(1, job.senders // 10), buffer_timeout=0.005)
+        return AIOProducer(librdkafka(job))
+    return AIOProducer(librdkafka(job), batch_size=max(1, job.senders // 10), buffer_timeout=0.005)
 
 
 async def aio_producer_bulk(job: Job) -> Result:
@@ -433,23 +355,9 @@ def confluent_poll(job: Job) -> Result:
 # aiokafka.
 
 
-def _their_producer(job: Job) -> Any:
-    import aiokafka
-
-    return aiokafka.AIOKafkaProducer(
-        bootstrap_servers=job.servers,
-        acks="all",
-        enable_idempotence=True,
-        max_batch_size=BATCH,
-        max_request_size=MESSAGE_LIMIT,
-        linger_ms=0 if job.senders else int(LINGER * 1000),
-        compression_type=None if job.compression == "none" else job.compression,
-    )
-
-
 async def aiokafka_bulk(job: Job) -> Result:
     values, keys = _all_values(job)
-    producer = _their_producer(job)
+    producer = aiokafka_producer(job)
     await producer.start()
     await producer.send_and_wait(job.topic, b"first")
     watch = Stopwatch()
@@ -465,7 +373,7 @@ async def aiokafka_bulk(job: Job) -> Result:
 
 
 async def aiokafka_senders(job: Job) -> Result:
-    producer = _their_producer(job)
+    producer = aiokafka_producer(job)
     await producer.start()
     values = job.values()
     try:
@@ -521,9 +429,7 @@ async def senders(job: Job, send: Callable[[int], Awaitable[object]]) -> Result:
 
     watch = Stopwatch()
     await asyncio.gather(*(sender(first) for first in range(job.senders)))
-    result = watch.result()
-    times.sort()
-    return {**result, "p50": times[len(times) // 2], "p99": times[min(len(times) - 1, int(len(times) * 0.99))]}
+    return watch.with_quantiles(times)
 
 
 WRITERS: dict[str, Callable[[Job], Any]] = {
@@ -542,9 +448,10 @@ WRITERS: dict[str, Callable[[Job], Any]] = {
     "aiokafka senders": aiokafka_senders,
 }
 READERS: dict[str, Callable[[Job], Any]] = {
-    "async for": _our_consumer(_iterates),
-    "poll": _our_consumer(_polls),
-    "batches": _our_consumer(_takes_batches),
+    "async for": _our_consumer(iterates),
+    "poll": _our_consumer(polls(500)),
+    "poll 5000": _our_consumer(polls(5000)),
+    "batches": _our_consumer(takes_batches),
     "to_arrow": _our_consumer(_takes_arrow),
     "confluent consume": confluent_consume,
     "confluent poll": confluent_poll,
@@ -553,8 +460,16 @@ READERS: dict[str, Callable[[Job], Any]] = {
 }
 
 
+def other_work(client: str) -> Callable[[Job], Any]:
+    """Return what is not in this module. Each module is imported only where it is used, because memory is measured."""
+    kind, _, name = client.partition(": ")
+    module = {"transactions": "transactions", "web": "web_service"}.get(kind, "lifetimes")
+    candidates: dict[str, dict[str, Callable[[Job], Any]]] = import_module(f"benchmarks.{module}").CANDIDATES
+    return candidates[kind][name]
+
+
 def run(job: Job) -> Result:
-    work = (WRITERS | READERS)[job.client]
+    work = (WRITERS | READERS).get(job.client) or other_work(job.client)
 
     def once(job: Job) -> Result:
         result: Result = asyncio.run(work(job)) if asyncio.iscoroutinefunction(work) else work(job)
@@ -571,7 +486,8 @@ def main() -> None:
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    print(json.dumps(run(job)))
+    result = run(job)
+    print(json.dumps({"memory": peak_memory(), **result}))
 
 
 if __name__ == "__main__":
