@@ -110,6 +110,14 @@ MACHINES = [
         "acknowledges its assignment.",
     ),
     Machine(
+        "Circuit breaker of Workers",
+        "aiokafka_lite.processing.breaker",
+        "BREAKER",
+        "CLOSED",
+        "The circuit breaker of `Workers`, over all partitions of a member.",
+        direction="LR",
+    ),
+    Machine(
         "Broker of the embedded cluster",
         "aiokafka_lite.embedded.node",
         "TRANSITIONS",

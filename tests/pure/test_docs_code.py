@@ -17,17 +17,21 @@ from tests.pure.documents import PAGES, PARTS, ROOT, Block, Names, blocks, code_
 
 EXAMPLES = ROOT / "docs" / "examples"
 OTHERS_NAMES = {
+    *("command_timeout", "statement_cache_size"),  # of asyncpg
+    *("pool_mode", "prepare_threshold", "tcp_user_timeout"),  # of PgBouncer, psycopg, and PostgreSQL's library
     *("asyncio_mode", "end_to_end"),  # pytest's, and this repository's tests
     "rule_files",  # of Prometheus
     "max_active_runs",  # of Airflow
+    "10_2",  # of the name of the jar of Spark's connector
     *("ConnectionString", "WriteDataIdempotently", "identityPoolId"),  # of managed services
     "eager_task_factory",  # asyncio's
     "real_asyncio",  # freezegun's
-    *("BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's
+    *("BLOCKING_SOAK_SECONDS", "BOOTSTRAP_SERVERS", "DIFFERENTIAL_SEEDS", "KAFKA_BOOTSTRAP"),  # the shell's
     *("key_base64", "value_base64"),  # fields that the command line makes from two parts
     *("KRB5_CONFIG", "dns_canonicalize_hostname"),  # of Kerberos
-    *("createDataFrame", "foreachBatch", "hideTraceback"),  # Spark's
+    *("createDataFrame", "foreachBatch", "foreachPartition", "hideTraceback"),  # Spark's
     *("AIOConsumer", "AIOProducer"),  # confluent-kafka's
+    "worker_process_shutdown",  # Celery's
     *(
         "KillMode",
         "TimeoutStopSec",
@@ -64,7 +68,7 @@ def test_names_in_the_text_are_names_in_the_package() -> None:
     files = [path for place in ("aiokafka_lite", "examples") for path in (ROOT / place).rglob("*.py")]
     files += [*(ROOT / "docs").glob("*.py"), ROOT / "mkdocs.yml"]
     words_of = (set(re.findall(r"\w+", path.read_text(encoding="utf-8"))) | {path.stem} for path in files)
-    tests = {path.stem for place in ("tests", "benchmarks") for path in (ROOT / place).rglob("*.py")}
+    tests = {path.stem for place in ("tests", "benchmarks", "docs/examples") for path in (ROOT / place).rglob("*.py")}
     exported = {instrument.prometheus_name for instrument in INSTRUMENTS}
     known_names = OTHERS_NAMES.union(tests, exported, *words_of)
     for page in PAGES:
@@ -100,7 +104,8 @@ def test_the_extra_all_has_every_extra_but_those_that_need_more_than_a_wheel() -
 
 def test_every_example_is_on_its_page_and_every_one_on_the_page_is_there() -> None:
     printed = {block.text.split('"')[1] for block in ALL if block.is_example}
-    assert printed == {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")}
+    programs = [*EXAMPLES.rglob("*.py"), *(ROOT / "examples" / "shop").glob("*.py")]
+    assert printed == {str(path.relative_to(ROOT)) for path in programs}
 
 
 def test_the_image_of_the_web_service_has_what_the_program_imports() -> None:
