@@ -11,7 +11,7 @@ export PIP_ROOT_USER_ACTION := ignore
 # Where it is set, each process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup build unbuild wheels release-rehearsal test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-bounds test-matrix soak soak-real kill-spark old-bugs lint format bench bench-parts docs clean
+.PHONY: help setup build unbuild wheels release-rehearsal test-compiled demo test test-fast test-long test-all test-under-load fuzz test-oldest-spark test-python test-bounds test-matrix soak soak-real kill-spark old-bugs lint format bench bench-instructions bench-parts docs docs-release clean
 
 help:
 	@echo "make demo         100,000 records through a three-node embedded cluster and back, a group, and a Spark pipeline;"
@@ -23,7 +23,7 @@ help:
 	@echo "make test-under-load  the whole suite RUNS=5 times in a row, beside LOAD=8 busy processes; some hours"
 	@echo "make test-oldest-spark  the data source on the oldest PySpark that is supported"
 	@echo "make test-python  the pure tests on another interpreter: VERSION=3.13 PYTHON=/path/to/python3.13, or VERSION=3.15 in a container"
-	@echo "make test-bounds  the pure tests and those of the hot paths with the lowest versions that pyproject.toml allows, and the newest"
+	@echo "make test-bounds  the pure tests and those of the hot paths and extras with the lowest versions that are allowed, and the newest"
 	@echo "make setup        the environment for test-fast and for running single test files, in .venv"
 	@echo "make build        compiles the hot modules in place; make unbuild removes them"
 	@echo "make test-compiled  the tests of the compiled build"
@@ -38,10 +38,12 @@ help:
 	@echo "make lint         ruff and its layout, house rules (import circles, long modules), mypy, import-linter"
 	@echo "make format       lays the code out as make lint expects it"
 	@echo "make bench        beside other clients, on real Kafka, compiled; writes benchmarks/RESULTS.md and charts; BENCH=--quick"
+	@echo "make bench-instructions  counts the instructions of hot operations; fails at 5 % more than recorded; INSTRUCTIONS=--record"
 	@echo "make bench-parts  the benchmarks of the parts      make docs   the documentation, in site/; SITE_URL=its address"
+	@echo "make docs-release the documentation of RELEASE=0.2.0 beside those of other releases, on the branch gh-pages; PUSH=1"
 
 # The extras that the tests use, beside those of each command.
-TESTED := embedded-tls,avro,json-schema,protobuf
+TESTED := embedded-tls,avro,json-schema,protobuf,protoc,search,sql,ui
 
 # One stamp per purpose, so that a command installs only what it uses.
 .venv/bin/python:
@@ -141,7 +143,7 @@ test-long: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) -m long $(PYTEST_ARGS)
 
 # Each broker and Spark start once, and tests that wait leave the processors to others.
-test-all: WORKERS = 4
+test-all: WORKERS = 5
 test-all: .venv/.development
 	@$(PYTEST) --numprocesses $(WORKERS) $(PYTEST_ARGS)
 
@@ -189,25 +191,33 @@ PYTHON_TESTS ?= tests/pure $(addprefix --ignore=tests/pure/test_docs_,code.py re
 PYTHON_PYTEST = -m pytest -q --dist loadgroup --numprocesses 2 -m "not long and not real and not thorough" \
 	$(PYTHON_TESTS) $(PYTEST_ARGS)
 
+# The same seed gives the same simulation on each interpreter: the traces are compared with those of .venv.
+TRACES = -m tests.embedded.simulated.traces
+SAME_TRACES = $(TRACES) --same-as .venv/traces-$(VERSION)
+
 # Where PYTHON has another version, Python 3.14 and 3.15 come from Debian's testing suite, in a container.
-test-python:
+test-python: .venv/.compile
+	@.venv/bin/python $(TRACES) >.venv/traces-$(VERSION)
 	@if $(PYTHON) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")'; then \
 		$(MAKE) --no-print-directory .venv/python$(VERSION)/.installed \
+			&& .venv/python$(VERSION)/bin/python $(SAME_TRACES) \
 			&& .venv/python$(VERSION)/bin/python $(PYTHON_PYTEST); \
 	else \
-		tests/real/pythons/build && tests/real/pythons/run $(VERSION) python $(PYTHON_PYTEST); \
+		tests/real/pythons/build && tests/real/pythons/run $(VERSION) python $(SAME_TRACES) \
+			&& tests/real/pythons/run $(VERSION) python $(PYTHON_PYTEST); \
 	fi
 
 # The lowest version of each dependency and extra that pyproject.toml allows, and the newest, in environments of their
-# own: make test-bounds PYTHON=/path/to/python3.11. confluent-kafka needs googleapis-common-protos, whose releases after
-# 1.75 need protobuf 6.
-BOUNDS_TESTS ?= $(PYTHON_TESTS) tests/embedded/consumer tests/embedded/producer
+# own: make test-bounds PYTHON=/path/to/python3.11.
+BOUNDS_TESTS ?= $(PYTHON_TESTS) $(addprefix tests/embedded/,consumer producer schemas metrics security net/test_proxy.py \
+	$(addprefix cli/test_,schemas.py search.py sql.py))
 
+# The newest boto3, which a dependency requires, would raise botocore.
 .venv/bounds-%/.installed: pyproject.toml | .venv/bin/python
 	@$(PIP) install uv
 	@.venv/bin/uv venv --quiet --clear --python $(PYTHON) .venv/bounds-$*
 	@.venv/bin/uv pip install --quiet --python .venv/bounds-$* --resolution $* -e '.[all]' --group test-fast \
-		$(if $(filter lowest%,$*),'googleapis-common-protos~=1.75.0')
+		$(if $(filter lowest%,$*),'boto3<1.43')
 	@touch $@
 
 test-bounds: .venv/bounds-lowest-direct/.installed .venv/bounds-highest/.installed
@@ -248,12 +258,27 @@ old-bugs: .venv/.development
 bench: .venv/.bench build
 	@.venv/bin/python -m benchmarks.bench $(BENCH)
 
+# Of the build that is there: after `make build`, the compiled one. It needs valgrind, and takes more than a minute.
+bench-instructions: .venv/.development
+	@.venv/bin/python -m benchmarks.instructions $(INSTRUCTIONS)
+
 bench-parts: .venv/.bench
 	@.venv/bin/python -m benchmarks
 
 docs: .venv/.docs
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+# The documentation of a release, in a folder for its minor version on the branch gh-pages: RELEASE=0.2.0. The folder
+# `latest` follows the releases, not the candidates; it stays with LATEST= for a patch of an older version.
+LATEST ?= $(if $(shell echo '$(RELEASE)' | grep '[a-z]'),,latest)
+MIKE := PATH="$(CURDIR)/.venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_VERSIONS=mike .venv/bin/mike
+
+docs-release: .venv/.docs
+	@test -n '$(RELEASE)' || { echo "which release? RELEASE=0.2.0"; exit 1; }
+	@$(MIKE) --quiet deploy --update-aliases "$$(echo '$(RELEASE)' | cut -d. -f1,2)" $(LATEST) $(if $(PUSH),--push)
+	@test -z '$(LATEST)' || $(MIKE) --quiet set-default $(if $(PUSH),--push) latest
+	@$(MIKE) list
 
 clean: unbuild
 	rm -rf .venv site build dist *.egg-info .coverage

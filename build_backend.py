@@ -36,7 +36,10 @@ ROOT = Path(__file__).parent
 warnings.filterwarnings("ignore", "Editable installation")
 
 COMPILED_MODULES = (
+    "aiokafka_lite/aio/alarms.py",
     "aiokafka_lite/aio/byte_budget.py",
+    "aiokafka_lite/aio/deadline.py",
+    "aiokafka_lite/blocking/sending.py",
     "aiokafka_lite/consumer/buffer.py",
     "aiokafka_lite/consumer/chunk.py",
     "aiokafka_lite/consumer/partition.py",
@@ -48,6 +51,7 @@ COMPILED_MODULES = (
     "aiokafka_lite/embedded/replicas/manager.py",
     "aiokafka_lite/embedded/log/transaction_index.py",
     "aiokafka_lite/embedded/log/validator.py",
+    "aiokafka_lite/net/connection.py",
     "aiokafka_lite/net/in_flight.py",
     "aiokafka_lite/producer/accept/accept.py",
     "aiokafka_lite/producer/accept/hot_path.py",
@@ -69,6 +73,9 @@ COMPILED_MODULES = (
     "aiokafka_lite/producer/settle.py",
     "aiokafka_lite/producer/topic.py",
     "aiokafka_lite/producer/transactional_ids.py",
+    "aiokafka_lite/protocol/codec.py",
+    "aiokafka_lite/protocol/connection.py",
+    "aiokafka_lite/protocol/framing.py",
     "aiokafka_lite/protocol/records/batch.py",
     "aiokafka_lite/protocol/records/batch_header.py",
     "aiokafka_lite/protocol/records/build.py",
@@ -81,7 +88,11 @@ COMPILED_MODULES = (
 )
 """The hot modules, which run once or more per record."""
 
-C_MODULES = ("aiokafka_lite/protocol/records/decode.c", "aiokafka_lite/protocol/records/encode.c")
+C_MODULES = (
+    "aiokafka_lite/consumer/rows.c",
+    "aiokafka_lite/protocol/records/decode.c",
+    "aiokafka_lite/protocol/records/encode.c",
+)
 """What mypyc cannot make fast. Each takes the place of the ``.py`` file beside it, which is plain Python's."""
 
 SHARED_LIBRARY = "aiokafka_lite.compiled"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from aiokafka_lite.types import Record as Record
     from aiokafka_lite.types import RecordMetadata as RecordMetadata
     from aiokafka_lite.types import ShareRecord as ShareRecord
+    from aiokafka_lite.types import SubscriptionPattern as SubscriptionPattern
     from aiokafka_lite.types import TopicPartition as TopicPartition
 else:  # with a __getattr__, a type checker would accept every name
     __all__, __getattr__, __dir__ = lazy.exports(
@@ -64,7 +65,7 @@ else:  # with a __getattr__, a type checker would accept every name
             ".producer": "Delivery JsonSerializer Producer Serializer StrSerializer",
             ".serialization.models": "ModelDeserializer ModelSerializer",
             ".share": "ShareConsumer",
-            ".types": "OffsetAndMetadata Record RecordMetadata ShareRecord TopicPartition",
+            ".types": "OffsetAndMetadata Record RecordMetadata ShareRecord SubscriptionPattern TopicPartition",
         },
     )
     __all__ += ["__version__"]

@@ -23,8 +23,9 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 PUBLIC_MODULES = tuple(
     f"aiokafka_lite{module}"
     for module in (
-        *("", ".acls", ".admin", ".config", ".consumer", ".embedded", ".errors", ".group", ".metrics", ".processing"),
-        *(".producer", ".schemas", ".share", ".tracing", ".types"),
+        *("", ".acls", ".admin", ".blocking", ".config", ".consumer", ".embedded", ".errors", ".events", ".group"),
+        *(".instrumentation", ".metrics", ".processing", ".processing.outbox", ".processing.stores", ".producer"),
+        *(".schemas", ".share", ".tracing", ".types"),
     )
 )
 """What docs/stability.md promises to keep. Each has ``__all__``, or is a module of declarations."""

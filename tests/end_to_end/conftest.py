@@ -15,13 +15,20 @@ import pytest
 from aiokafka_lite import EmbeddedCluster
 from aiokafka_lite.admin import create_topic, delete_topics
 from aiokafka_lite.cluster.client import Client
+from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import UnknownTopic
 from aiokafka_lite.settings.client import ClientConfig
+from tests.end_to_end.failing_clusters import BreakableCluster, BreakableEmbedded, BreakableKafka
+from tests.end_to_end.secured_kafka import parametrize_secured, secured
 from tests.real.jvm import java_problem, run_tool
+from tests.real.jvm_cluster import JvmCluster
 from tests.real.kafka_servers import IN_CI, Server, Servers, Unavailable
-from tests.real.releases import NEWEST, brokers, release
-from tests.real.run_report import BROKERS
+from tests.real.postgres import Postgres, PostgresMissing
+from tests.real.releases import NEWEST, brokers, release, wanted
+from tests.real.run_report import BROKERS, DATABASES
 from tests.waiting import DEADLINE
+
+__all__ = ["secured"]
 
 _topic_numbers = itertools.count(1)
 
@@ -74,6 +81,12 @@ def missing(reason: str) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kafka" in metafunc.fixturenames:
         metafunc.parametrize("kafka", brokers(metafunc), indirect=True)
+    if "secured" in metafunc.fixturenames:
+        parametrize_secured(metafunc)
+    if "breakable" in metafunc.fixturenames:
+        names = [name for name in wanted(metafunc.config.getoption("--kafka")) if name in ("embedded", NEWEST)]
+        marks = {"embedded": (), NEWEST: (pytest.mark.real, pytest.mark.long)}
+        metafunc.parametrize("breakable", [pytest.param(name, marks=marks[name]) for name in names], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -115,6 +128,45 @@ async def kafka(request: pytest.FixtureRequest) -> AsyncIterator[Kafka]:
     if kind == "given":
         async with Client(ClientConfig(bootstrap_servers=kafka.bootstrap_servers)) as client:
             await delete_topics(client, kafka._created)
+
+
+@pytest.fixture(scope="module")
+def three_processes(servers: Servers) -> Iterator[JvmCluster]:
+    """Three brokers that all tests of the module share."""
+    if (problem := java_problem()) is not None:
+        missing(f"no cluster of Kafka {NEWEST}: {problem}")
+    servers.stop()  # only one cluster at a time, to save memory
+    cluster = JvmCluster(NEWEST).start()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+async def breakable(request: pytest.FixtureRequest) -> AsyncIterator[BreakableCluster]:
+    """Three brokers that a test may break: an embedded cluster, and processes of Apache Kafka in the long tests."""
+    if request.param == "embedded":
+        async with EmbeddedCluster(
+            brokers=3,
+            auto_create_topics=False,
+            config=ClusterConfig(broker_session_timeout=BreakableEmbedded.session_timeout, replication_delay=0.005),
+        ) as embedded:
+            yield BreakableEmbedded(embedded)
+        return
+    cluster = BreakableKafka(request.getfixturevalue("three_processes"))
+    yield cluster
+    await cluster.mend()
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """A PostgreSQL that all tests of this process share. Each test creates a database of its own."""
+    try:
+        server = Postgres()
+    except PostgresMissing as reason:
+        missing(str(reason))
+    with server:
+        request.config.stash.setdefault(DATABASES, []).append(server.version())
+        yield server
 
 
 async def until_every_partition_has_a_leader(client: Client, topic: str, partitions: int) -> None:

@@ -82,8 +82,8 @@ class BreakableCluster(ABC):
     async def mend(self) -> None:
         """Resume and start all nodes that are frozen or down."""
 
-    async def until_in_sync(self, topic: str) -> None:
-        """Wait until every partition of the topic has a leader, and all replicas are in sync."""
+    async def until_in_sync(self, topic: str) -> tuple[PartitionView, ...]:
+        """Wait until every partition of the topic has a leader and all replicas are in sync, and return them."""
 
         def whole(partitions: Collection[PartitionView]) -> bool:
             return all(
@@ -91,10 +91,10 @@ class BreakableCluster(ABC):
                 for partition in partitions
             )
 
-        await self._until(topic, whole)
+        return await self._until(topic, whole)
 
-    async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> None:
-        partitions: Collection[PartitionView] = ()
+    async def _until(self, topic: str, holds: Callable[[Collection[PartitionView]], bool]) -> tuple[PartitionView, ...]:
+        partitions: tuple[PartitionView, ...] = ()
         try:
             async with asyncio.timeout(DEADLINE):
                 while not partitions or not holds(partitions):
@@ -102,6 +102,7 @@ class BreakableCluster(ABC):
                     partitions = await self.partitions(topic)
         except TimeoutError:
             raise AssertionError(f"{topic} did not come to that within {DEADLINE} s: {partitions}") from None
+        return partitions
 
 
 class BreakableEmbedded(BreakableCluster):
@@ -231,8 +232,8 @@ class BreakableKafka(BreakableCluster):
 
     async def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Make the node the first of the replicas, then ask for a preferred leader election."""
-        await self.until_in_sync(topic)
-        state = (await self.partitions(topic))[partition]
+        # Not read again: the next broker that is asked may not have the topic yet.
+        state = (await self.until_in_sync(topic))[partition]
         replicas = [node, *(replica for replica in state.replicas if replica != node)]
         wish = ReassignableTopic(
             name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]

@@ -29,10 +29,19 @@ RUN_ELSEWHERE = {
     "admin.md": "test_admin_page.py runs them",
     "managed-kafka.md": "tests/embedded/security/test_managed_kafka.py runs them, each with its login",
     "spark.md": "tests/spark/test_docs_spark.py runs them",
+    "spark-recipes.md": "tests/spark/test_recipes.py runs them",
     "migrating-from-aiokafka.md": "one of them gives the modules of aiokafka other names, for the whole process",
 }
 OTHERS_HOSTS = ("kafka.example:", "https://")
 """The reader's own services. A part that connects to them, or reads a keytab, only has to compile."""
+
+ONLY_COMPILED = (
+    *("GSSAPI", ".p12", "aiokafka_lite.blocking", "asyncpg", "ExactlyOnceInto", "PostgresOutbox", "instance."),
+    *("Executor(", "redrive(", "AwsSts", "SignedAssertion", "load_verify_locations"),
+)
+"""Marks of parts that only have to compile, because they need files of the reader, a thread without an event loop, a
+database, a simulation, dead letters, or a module that another process can import. Tests of those features have such
+programs."""
 
 PARTS = {page: [block for block in blocks(page) if block.is_part] for page in PAGES if page.name not in RUN_ELSEWHERE}
 ENDLESS = ("async for ", "while True:", ".consume(")
@@ -48,6 +57,8 @@ async def test_the_parts_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPat
             monkeypatch.setenv("BOOTSTRAP_SERVERS", names["servers"])
             defined |= names
             await run(block, defined, has_shown)
+    if "AiokafkaLiteInstrumentor" in defined:
+        defined["AiokafkaLiteInstrumentor"]().uninstrument()  # else the clients of later tests are instrumented too
 
 
 @asynccontextmanager
@@ -90,7 +101,7 @@ async def run(block: Block, names: dict[str, Any], has_shown: Callable[[], objec
     text = block.text.replace("localhost:9092", names["servers"])
     code = compile(text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     connects = code.co_flags & inspect.CO_COROUTINE
-    if "GSSAPI" in text or (connects and any(host in text for host in OTHERS_HOSTS)):
+    if any(mark in text for mark in ONLY_COMPILED) or (connects and any(host in text for host in OTHERS_HOSTS)):
         return
     coroutine = FunctionType(code, names)()
     if not inspect.isawaitable(coroutine):

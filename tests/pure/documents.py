@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -179,7 +180,7 @@ class Names:
                         self._import(module, alias.name, alias.asname or alias.name)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     self.scope[name] = UNKNOWN
-                case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                     self._bind_unknown(name)
                 case ast.Name(id=name, ctx=ast.Store()):
                     self._bind_unknown(name)
@@ -194,6 +195,9 @@ class Names:
 
     def _import(self, module: str, name: str, bound: str) -> None:
         module_or_name = imported(module)
+        if not hasattr(module_or_name, name) and hasattr(module_or_name, "__path__"):
+            with suppress(ImportError):
+                imported(f"{module}.{name}")  # a module of the package, which nothing has imported yet
         if not hasattr(module_or_name, name):
             self._note(f"{module} has no {name}")
         self.scope[bound] = getattr(module_or_name, name, UNKNOWN)

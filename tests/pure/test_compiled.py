@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import gc
+import logging
 import os
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,13 @@ def test_the_compiled_modules_run_unless_the_environment_says_otherwise() -> Non
 def test_a_compiled_build_that_is_required_and_missing_fails_the_import() -> None:
     assert run(PRINT, "").stdout == "False True\n"
     assert "AIOKAFKA_LITE_PURE=0 requires the compiled build" in run(PRINT, "0").stderr
+
+
+@compiled_only
+def test_a_simulation_has_the_same_trace_as_in_plain_python() -> None:
+    program = "import runpy; runpy.run_module('tests.embedded.simulated.traces', run_name='__main__')"
+    compiled, plain = run(program, "0"), run(program, "1")
+    assert compiled.stdout == plain.stdout != "", compiled.stderr + plain.stderr
 
 
 def test_another_value_is_refused_by_name() -> None:
@@ -145,6 +154,17 @@ def test_methods_of_a_users_partitioner_are_called_instead_of_those_of_its_base(
     assert PartitionChoice(Mine(), view, deque()).choose("t", None, None, {3: None}) == 3
 
 
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Undo what setuptools does to the root logger, which the logs of later tests would show."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("pure, needs_mypyc", [(None, False), ("1", False), ("0", True)])
 def test_a_build_from_source_is_plain_python_unless_it_is_asked_to_compile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pure: str | None, needs_mypyc: bool

@@ -62,6 +62,7 @@ def test_a_producer_imports_transactions_metrics_and_tables_when_it_uses_them() 
     assert loaded.isdisjoint(USED_LATER)
     assert loaded.isdisjoint({"aiokafka_lite.protocol.messages.transactions", "aiokafka_lite.cluster.diagnosis"})
     assert "aiokafka_lite.protocol.records.columns.read" not in loaded
+    assert "aiokafka_lite.events" not in loaded, "a client without on_event makes none"
     assert loaded.isdisjoint({"pathlib", "ipaddress", "urllib.parse", "anyio._backends._asyncio"})
     own = {name for name in loaded if name.startswith("aiokafka_lite") and not name.endswith("__mypyc")}
     assert len(own) <= 119, "import it where it is used"
@@ -169,7 +170,8 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     """A task without an owner is never cancelled, and its error is never raised.
 
     The consumer for programs of aiokafka starts a member in the background, and cancels that when it stops. The
-    metadata client of these programs returns a future from three calls, which are plain functions in aiokafka.
+    metadata client of these programs returns a future from three calls, which are plain functions in aiokafka. A call
+    of a blocking client is a task, for which a thread waits.
     """
     makes_a_task = re.compile(r"\b(create_task|ensure_future|asyncio\.Task)\(")
     makers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if makes_a_task.search(path.read_text())}
@@ -177,7 +179,18 @@ def test_services_and_shared_calls_alone_make_tasks() -> None:
     simulation = {
         f"testing/simulation/{name}.py" for name in ("process", "world")
     }  # a process of a service owns its tasks
-    assert makers == {"aio/children.py", "aio/service.py", "aio/shared_calls.py", *compat, *simulation}
+    # Each call of a function in a thread, and of a blocking client, has a task, which its caller awaits or cancels.
+    threads = {"blocking/loop_thread.py", "processing/calls.py"}
+    server = {"ui/serving.py"}  # the task of uvicorn, which the block that serves awaits
+    assert makers == {
+        "aio/children.py",
+        "aio/service.py",
+        "aio/shared_calls.py",
+        *threads,
+        *server,
+        *compat,
+        *simulation,
+    }
 
 
 def test_the_badge_names_the_versions_of_python_that_the_metadata_has() -> None:

@@ -256,19 +256,13 @@ def test_a_long_time_in_milliseconds_is_not_logged(caplog: pytest.LogCaptureFixt
             "X",
             "set sasl.oauthbearer.token.endpoint.url, or sasl.oauthbearer.token.provider to a function",
         ),
-        ("ssl.truststore.password", "hunter2", "^ssl.truststore.password is not supported: .* remove it"),
-        ("ssl.truststore.type", "JKS", "^ssl.truststore.type=JKS must be PEM; convert it: keytool"),
-        (
-            "ssl.keystore.type",
-            "pkcs12",
-            "openssl pkcs12 -in store.p12 -nodes -out store.pem, and set ssl.keystore.type=PEM",
-        ),
+        ("ssl.truststore.type", "JKS", "^ssl.truststore.type=JKS must be PEM or PKCS12; convert it: keytool"),
+        ("ssl.keystore.type", "jks", "-deststoretype PKCS12, and set ssl.keystore.type=PKCS12"),
         (
             "ssl.truststore.location",
             "/etc/kafka/trust.JKS",
             "^ssl.truststore.location='/etc/kafka/trust.JKS' must be PEM",
         ),
-        ("ssl.keystore.location", "me.p12", "must be PEM"),
         ("ssl.endpoint.identification.algorithm", "dns", "https, or empty"),
         ("partition.assignment.strategy", " , ", "names of assignment strategies"),
         (

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -77,6 +78,17 @@ async def save(record: Record[str, Order]) -> None:
     print(record.key.upper())  # wrong
 
 async def count(record: Record[bytes, bytes]) -> None: ...
+
+def save_at_once(record: Record[str, Order]) -> int:
+    return record.value.id
+
+def count_at_once(record: Record[bytes, bytes]) -> None: ...
+
+def save_all(records: list[Record[str, Order]]) -> None: ...
+
+def save_two(record: Record[str, Order], other: Record[str, Order]) -> None: ...
+
+def save_nothing() -> None: ...
 
 def on_done(metadata: RecordMetadata | None, error: Exception | None) -> None: ...
 
@@ -161,7 +173,18 @@ async def groups() -> None:
     await group.consume(["orders"], Workers(count))  # wrong
     await group.consume(["orders"], save)  # wrong
     Workers(save, order="keys")  # wrong
-    Workers(print)  # wrong
+    Workers(print)
+    await group.consume(["orders"], Workers(save_at_once))
+    await group.consume(["orders"], Workers(count_at_once))  # wrong
+    await group.consume(["orders"], Workers(lambda record: save(record)))
+    with ProcessPoolExecutor() as processes:
+        await group.consume(["orders"], Workers(save_at_once, executor=processes))
+        await group.consume(["orders"], Workers(save_all, executor=processes, batch_size=10))
+    await group.consume(["orders"], Workers(save_all))  # wrong
+    await group.consume(["orders"], Workers(save_at_once, batch_size=10))  # wrong
+    Workers(save_two)  # wrong
+    Workers(save_nothing)  # wrong
+    Workers(save_at_once, executor=4)  # wrong
     shared = ShareConsumer("localhost:9092", group_id="q", topics=["orders"], value_deserializer=JsonDeserializer())
     async for record in shared:
         assert_type(record, ShareRecord[bytes, Any])

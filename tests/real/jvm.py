@@ -1,6 +1,7 @@
 """Apache Kafka as a plain Java process, for releases without a public image and machines without a container engine.
 
-The jars come from Maven Central, once per release, and are kept in the user's cache directory. Releases from 3.7 on run
+The jars come from Maven Central, once per release, and are kept in the user's cache directory, as those of Spark's own
+connector are. Releases from 3.7 on run
 in KRaft mode, older ones beside a ZooKeeper from the same jars.
 """
 
@@ -49,6 +50,14 @@ _TOOLS = {
     "topics": ("org.apache.kafka.tools.TopicCommand", "kafka.admin.TopicCommand"),
 }
 
+SPARK_CONNECTOR = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+"""Spark's own connector, and what it needs beside Spark, in the versions of its project file."""
+
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 TOOL_TIMEOUT = 300.0
@@ -95,18 +104,28 @@ def _java() -> str | None:
 
 def jars(version: str) -> Path:
     """Return the directory with the release's jars, fetched if it is not there yet."""
+    return _fetched(f"kafka-{version}", _pom(version))
+
+
+def connector_jars() -> list[Path]:
+    """Return the jars of Spark's own connector to Kafka, fetched if they are not there yet. PySpark has the others."""
+    dependencies = "".join(_dependency(*artifact, _NOTHING_ELSE) for artifact in SPARK_CONNECTOR)
+    return sorted(_fetched(f"spark-connector-{SPARK_CONNECTOR[0][2]}", _project(dependencies)).glob("*.jar"))
+
+
+def _fetched(name: str, pom: str) -> Path:
     if (problem := java_problem()) is not None:
         raise JavaMissing(problem)
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache_home / "aiokafka_lite" / f"kafka-{version}"
+    home = cache_home / "aiokafka_lite" / name
     if home.exists():
         return home
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-        pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom(version))
+        project = Path(scratch) / "pom.xml"
+        project.write_text(pom)
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={scratch}/jars"]
-        run_to_end(["mvn", "-q", "-B", "-f", str(pom), *goal])
+        run_to_end(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(project), *goal])
         for pattern in ("slf4j-reload4j-*.jar", "slf4j-log4j12-*.jar", "log4j-slf4j-impl-*.jar"):
             for other_log_binding in (Path(scratch) / "jars").glob(pattern):
                 other_log_binding.unlink()
@@ -136,11 +155,20 @@ def _pom(version: str) -> str:
         f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-{part}</artifactId></exclusion>"
         for part in ("api", "json", "runtime", "transforms")
     )
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
+    return _project("".join(_dependency(*artifact, exclusions) for artifact in artifacts))
+
+
+_NOTHING_ELSE = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+
+
+def _dependency(group: str, artifact: str, version: str, exclusions: str) -> str:
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
         f"<exclusions>{exclusions}</exclusions></dependency>"
-        for group, artifact, number in artifacts
     )
+
+
+def _project(dependencies: str) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>"
@@ -242,6 +270,7 @@ class JvmKafka:
     ) -> None:
         self.version = version
         self.port = free_port()
+        self.controller_port = free_port()
         self.ports = {name: free_port() for name in listeners or {}}
         self._listeners = listeners or {}
         self._users = users or {}
@@ -279,15 +308,15 @@ class JvmKafka:
         return run_tool(self.version, name, self.bootstrap_servers, *arguments, stdin=stdin)
 
     def _start_kraft(self, directory: Path) -> None:
-        controller = free_port()
+        controller = f"127.0.0.1:{self.controller_port}"
         properties = write_properties(
             directory / "server.properties",
             {
                 "node.id": "1",
                 "process.roles": "broker,controller",
-                **self._bound(f"CONTROLLER://127.0.0.1:{controller}"),
+                **self._bound(f"CONTROLLER://{controller}"),
                 "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "controller.quorum.voters": f"1@{controller}",
                 "share.coordinator.state.topic.replication.factor": "1",
                 "share.coordinator.state.topic.min.isr": "1",
                 **self._common(directory),
@@ -444,13 +473,15 @@ def java_command(home: Path, main_class: str, *arguments: str, heap: int, quiet:
 
 
 def main() -> None:
-    """Run the command line: ``python -m tests.real.jvm jars 4.3.1`` prints where the jars are, ``run 2.8.2`` runs a
-    broker until Enter."""
+    """Run the command line: ``python -m tests.real.jvm jars 4.3.1`` prints where the jars are, ``connector``
+    those of Spark's connector, ``run 2.8.2`` runs a broker until Enter."""
     import sys
 
     match sys.argv[1:]:
         case ["jars", version]:
             print(jars(version))
+        case ["connector"]:
+            print(*connector_jars(), sep=",")
         case ["run", version]:
             broker = JvmKafka(version).start()
             with contextlib.suppress(EOFError, KeyboardInterrupt):

@@ -25,6 +25,9 @@ class Brokers(Protocol):
 BROKERS = pytest.StashKey[list[Brokers]]()
 """The brokers that this process started."""
 
+DATABASES = pytest.StashKey[list[str]]()
+"""The databases that this process started."""
+
 _REPORTS = pytest.StashKey[list[dict[str, list[str]]]]()
 _DESELECTED = pytest.StashKey[int]()
 
@@ -49,6 +52,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     brokers = session.config.stash.get(BROKERS, [])
     report = {
         "used": [name for broker in brokers for name in broker.used],
+        "databases": session.config.stash.get(DATABASES, []),
         "problems": [problem for broker in brokers for problem in broker.problems],
     }
     if hasattr(session.config, "workeroutput"):
@@ -72,6 +76,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     reports = config.stash.get(_REPORTS, [])
     if used := sorted({name for report in reports for name in report["used"]}, reverse=True):
         terminalreporter.write_line("end to end on Apache Kafka " + ", ".join(used))
+    if databases := sorted({name for report in reports for name in report["databases"]}):
+        terminalreporter.write_line("end to end on " + ", ".join(databases))
     if problems := sorted({problem for report in reports for problem in report["problems"]}):
         terminalreporter.write_line("NOT TESTED ON REAL KAFKA: " + " | ".join(problems), red=True, bold=True)
     if count := config.stash.get(_DESELECTED, 0):
