@@ -44,7 +44,9 @@ class ProducerBatch(BatchResult):
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
      - ``may_be_written``: a request failed, and the broker may nevertheless have written the batch.
      - ``is_written``: a later batch of the same sequence was acknowledged, which proves that this batch is written.
-     - ``sent_to``: the id of the topic that the batch was sent to; zero if it was sent by name.
+     - ``sent_to``: the id of the topic that the batch was sent to under its numbers; zero if it was sent by name.
+     - ``numbers_elsewhere``: the identity and sequence under which it was sent to other topics of its name, by the
+       topics' ids.
     """
 
     __slots__ = (
@@ -56,6 +58,7 @@ class ProducerBatch(BatchResult):
         "is_written",
         "last_error",
         "may_be_written",
+        "numbers_elsewhere",
         "opened",
         "queued_bytes",
         "queued_for",
@@ -91,6 +94,7 @@ class ProducerBatch(BatchResult):
         self.sequence: int = NO_SEQUENCE
         self.attempts: int = 0
         self.sent_to: bytes | None = None
+        self.numbers_elsewhere: dict[bytes, tuple[ProducerIdAndEpoch, int]] | None = None
         self.last_error: Exception | None = None
         self.may_be_written: bool = False
         self.is_written: bool = False
@@ -104,10 +108,27 @@ class ProducerBatch(BatchResult):
         """Remove the sequence numbers, because the broker does not have the batch under these numbers."""
         self.identity, self.sequence = NO_PRODUCER_ID, NO_SEQUENCE
 
-    def was_sent_elsewhere(self, topic_id: bytes) -> bool:
-        """Return whether the batch was sent, but never to the topic with this id."""
-        # A batch that was sent by name may be in the log of any topic with this name. So it counts as sent to this one.
-        return self.sent_to not in (None, ZERO_UUID, topic_id)
+    def has_numbers_of(self, topic_id: bytes) -> bool:
+        """Return whether the numbers are those for the topic with this id, or the batch was never sent to any topic."""
+        # A batch that was sent by name may be in the log of any topic with this name, so its numbers stay.
+        if self.sent_to is None:
+            return self.numbers_elsewhere is None
+        return self.sent_to in (ZERO_UUID, topic_id)
+
+    def move_to(self, topic_id: bytes) -> None:
+        """Take the numbers under which the batch was sent to the topic with this id; none if it was never sent there.
+
+        A broker that lags behind can name an older topic. When another one names the newer topic again, its log may
+        have the batch, and recognizes it only by the numbers of that time.
+        """
+        if self.has_numbers_of(topic_id):
+            return
+        numbers = self.numbers_elsewhere = self.numbers_elsewhere or {}
+        if self.sent_to is not None and self.sequence != NO_SEQUENCE:
+            numbers[self.sent_to] = self.identity, self.sequence
+        earlier = numbers.pop(topic_id, None)
+        self.sent_to = None if earlier is None else topic_id
+        self.identity, self.sequence = earlier or (NO_PRODUCER_ID, NO_SEQUENCE)
 
     def encode(self, transactional: bool = False) -> bytearray:
         """Encode and compress the batch, once. Returns the builder's own buffer."""

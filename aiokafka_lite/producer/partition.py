@@ -179,9 +179,9 @@ class PartitionProducer(PartitionBatches):
         sequences = self.sequences
         if sequences is not None:
             # Numbers are removed only without a request in flight: batches with the old numbers are resolved first.
-            if self.topic_id is not None and batch.was_sent_elsewhere(self.topic_id) and not self.in_flight:
-                sequences.first_not_written()  # it was sent to a topic that is deleted, and never to this one
-                sequences.remove_unwritten(self.unsent)
+            if self.topic_id is not None and not self.in_flight and not batch.has_numbers_of(self.topic_id):
+                for waiting in self.unsent:
+                    waiting.move_to(self.topic_id)
             # The batch is numbered before it is sealed, because a batch that waits for a producer id takes records.
             if batch.sequence == NO_SEQUENCE:
                 is_resolved = not self.sent and not self.in_flight
@@ -366,7 +366,8 @@ class PartitionProducer(PartitionBatches):
         """Handle a topic that was deleted and created again: its old log and sequence numbers no longer exist.
 
         So the partition continues under a new epoch, also with batches that were sent to the old topic by its id.
-        Batches that were sent by name are resolved under their numbers, because the new log may have them.
+        Batches that were sent by name are resolved under their numbers, because the new log may have them. So are those
+        that were sent to the "new" topic before: brokers that lag behind can name the old one for a while.
         """
         self.topic_id = topic_id
         if self.sequences is not None:
