@@ -1,8 +1,7 @@
 """Apache Kafka as a plain Java process, for releases without a public image and machines without a container engine.
 
 The jars come from Maven Central, once per release, and are kept in the user's cache directory, as those of Spark's own
-connector are. Releases from 3.7 on run
-in KRaft mode, older ones beside a ZooKeeper from the same jars.
+connector are. Releases from 3.7 on run in KRaft mode, older ones beside a ZooKeeper from the same jars.
 """
 
 from __future__ import annotations
