@@ -19,10 +19,10 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def declared() -> Iterator[Requirement]:
-    """Return the requirements of the package, of its extras and of its dependency groups."""
+    """Return the requirements of the package, of its extras and of the group that the tests need."""
     content = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
     extras = content["project"]["optional-dependencies"]
-    for lines in (content["project"]["dependencies"], *extras.values(), *content.get("dependency-groups", {}).values()):
+    for lines in (content["project"]["dependencies"], *extras.values(), content["dependency-groups"]["test-fast"]):
         for line in lines:
             if isinstance(line, str):  # else a group that another one includes
                 yield Requirement(line)
