@@ -148,7 +148,8 @@ def retry_topic(*errors: type[Exception], topics: Mapping[str, float]) -> Rule:
     """Make a rule: send the record to the next of these topics, and process it again there.
 
     ``topics`` maps the names of the topics to the seconds for which their records wait. A record goes through them in
-    their order. The group must read the topics, and each group needs its own. Later records of the key do not wait.
+    their order. It does not go back to those of an earlier rule for the same error. The group must read the topics, and
+    each group needs its own. Later records of the key do not wait.
     ``errors`` are as for ``retry``. Raises ConfigurationError for a wrong argument.
     """
     checked = checked_errors("retry_topic", errors)
@@ -225,16 +226,31 @@ class Rules:
 
         Raises TypeError or ConfigurationError if a function returns something wrong.
         """
-        for rule in self._rules:
+        for number, rule in enumerate(self._rules):
             chosen: Rule | None
             if isinstance(rule, Rule):
-                chosen = rule if rule.matches(type(error)) else None
+                chosen = rule if rule.matches(type(error)) and not self._is_behind(number, error, record) else None
             else:
                 chosen = await self._call(rule, error, record, attempt)
             action = None if chosen is None else chosen.action(record, attempt)
             if action is not None:
                 return action
         return Stop()
+
+    def _is_behind(self, number: int, error: Exception, record: Record[Any, Any]) -> bool:
+        """Return whether the rule is a ``retry_topic`` that the record has passed on its way to a later one.
+
+        Otherwise a record that fails in a topic of the later rule would begin again with those of the earlier one.
+        """
+        rule = self._rules[number]
+        return (
+            isinstance(rule, _RetryTopic)
+            and record.topic not in rule.topics
+            and any(
+                isinstance(later, _RetryTopic) and record.topic in later.topics and later.matches(type(error))
+                for later in self._rules[number + 1 :]
+            )
+        )
 
     async def _call(self, decide: Decide, error: Exception, record: Record[Any, Any], attempt: int) -> Rule | None:
         result = decide(error, record, attempt)

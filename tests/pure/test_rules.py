@@ -70,6 +70,22 @@ def test_a_record_goes_through_the_retry_topics_in_their_order() -> None:
     assert decide(rules, OSError(), record=RECORD._replace(topic="later")) == Finish()
 
 
+def test_a_record_does_not_go_back_to_the_retry_topics_of_an_earlier_rule() -> None:
+    rules = [
+        retry_topic(ConnectionError, topics={"connection": 1.0}),
+        retry_topic(OSError, topics={"connection": 1.0, "system": 1.0}),
+        retry_topic(topics=TOPICS),
+        dead_letter(topic="dead"),
+    ]
+    topics, record = [], RECORD
+    while (action := decide(rules, ConnectionError(), record=record)) != SendTo("dead", is_dead=True):
+        assert isinstance(action, SendTo)
+        topics.append(action.topic)
+        assert len(topics) <= 4, topics
+        record = RECORD._replace(topic=action.topic)
+    assert topics == ["connection", "system", "soon", "later"]
+
+
 @pytest.mark.parametrize("error", [ValueError("v"), TypeError("t"), ValidationError()])
 def test_an_error_that_another_attempt_does_not_cure_is_retried_only_by_name(error: Exception) -> None:
     assert decide([retry(), retry_topic(topics=TOPICS)], error) == Stop()
