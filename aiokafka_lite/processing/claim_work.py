@@ -194,23 +194,27 @@ class ClaimWork(Generic[K, V]):
         while True:
             try:
                 async for record in self._claim:
-                    if self._finished is None:
-                        self._finished = self._finished_before()
-                    if self._finished and self._was_finished(record.offset):
-                        self._finish([self._add_to_progress(record, NO_LANE, None)])
-                        self._shared.skipped += 1
-                        continue
-                    if delay is not None:
-                        await self._wait_until_due(record, delay)
-                    self._batches.add(self._add_to_progress(record, self._lane_of(record), self._raw(record)))
-                    while len(self._progress) >= max_pending:
-                        self._has_room.clear()
-                        await self._has_room.wait()
+                    # Hot: most sessions have nothing that was finished before.
+                    if (self._finished is None or self._finished) and self._was_finished(record.offset):
+                        self._pass_finished(record)
+                    else:
+                        if delay is not None:
+                            await self._wait_until_due(record, delay)
+                        self._batches.add(self._add_to_progress(record, self._lane_of(record), self._raw(record)))
+                    if len(self._progress) >= max_pending:
+                        await self._wait_for_room()
                 return
             except DeserializationError as error:
                 attempt = refused[1] + 1 if refused[0] == error.offset else 1
                 refused = (error.offset, attempt)
-                await self._skip_refused(error, attempt)
+                await self._skip_refused(error, attempt, delay)
+                await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        """Wait until fewer than ``max_pending`` records are behind the first unfinished one."""
+        while len(self._progress) >= self._plan.max_pending:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def _finished_before(self) -> deque[tuple[int, int]]:
         """Return what the commit at which reading began tells about later offsets."""
@@ -220,13 +224,20 @@ class ClaimWork(Generic[K, V]):
         return deque(decode(committed.offset, committed.metadata))
 
     def _was_finished(self, offset: int) -> bool:
+        """Return whether the record was finished before this session. Call it for each record, also a refused one."""
+        if self._finished is None:
+            self._finished = self._finished_before()
         runs = self._finished
-        assert runs is not None, "it is read with the first record"
-        if offset <= self._progress.last_offset:
+        if runs and offset <= self._progress.last_offset:
             runs.clear()  # the position has moved back: the log may be another one
         while runs and runs[0][1] <= offset:
             runs.popleft()
         return bool(runs) and runs[0][0] <= offset
+
+    def _pass_finished(self, record: Record[K, V]) -> None:
+        """Finish a record that was finished before this session."""
+        self._finish([self._add_to_progress(record, NO_LANE, None)])
+        self._shared.skipped += 1
 
     def _raw(self, record: Record[K, V]) -> Record | None:
         sender = self._plan.failed_records
@@ -235,14 +246,20 @@ class ClaimWork(Generic[K, V]):
         sender.check_origin(record, self._session.group_id)
         return self._claim.raw(record.offset)
 
-    async def _skip_refused(self, error: DeserializationError, attempt: int) -> None:
-        """Apply the rules to a record that a deserializer refuses. Returns if the claim may be read again.
+    async def _skip_refused(self, error: DeserializationError, attempt: int, delay: float | None) -> None:
+        """Apply the rules to a record that a deserializer refuses, when it is due. Returns if the claim may be read on.
 
         Only ``retry`` may decide about an error that does not concern the record, such as a registry without answer.
         """
         raw = self._claim.raw(error.offset)
         if raw is None:
             raise error
+        if self._was_finished(error.offset):
+            self._pass_finished(raw)  # type: ignore[arg-type]  # its key and value are bytes
+            self._skip(raw)
+            return
+        if delay is not None and attempt == 1:
+            await self._wait_until_due(raw, delay)
         action = await self._decide(error, raw, attempt, self._context.copy())
         if isinstance(action, Again):
             self._shared.retries += 1
@@ -254,7 +271,19 @@ class ClaimWork(Generic[K, V]):
         item = self._add_to_progress(raw, NO_LANE, raw)  # type: ignore[arg-type]  # its key and value are bytes
         self.unfinished -= 1
         item.progress.finish(item)
-        self._claim.seek(error.offset + 1)
+        self._skip(raw)
+
+    def _skip(self, raw: Record) -> None:
+        """Read on behind a finished record that a deserializer refuses."""
+        self._claim.seek(raw.offset + 1)
+        # This seek was forward. Without a mark behind it, no commit tells what is finished: the next mark may be lower.
+        first, partition = self._progress.first_unfinished, self._claim.topic_partition
+        if first is None:
+            self._session.offsets.mark(partition, raw.offset + 1, leader_epoch=raw.leader_epoch)
+        else:
+            marked = self._session.offsets.last_marked(partition)
+            epoch = None if marked is None else marked.leader_epoch
+            self._session.offsets.mark(partition, first, leader_epoch=epoch)
 
     def _add_to_progress(self, record: Record[K, V], lane: Hashable, raw: Record | None) -> Item[K, V]:
         if record.offset <= self._progress.last_offset:
@@ -286,7 +315,7 @@ class ClaimWork(Generic[K, V]):
             ) from None
         return key
 
-    async def _wait_until_due(self, record: Record[K, V], delay: float) -> None:
+    async def _wait_until_due(self, record: Record[Any, Any], delay: float) -> None:
         """Wait until the record is ``delay`` seconds old. Later records are younger, so they wait too.
 
         The timestamp is from another clock. If that clock is ahead, the wait is still at most ``delay``.

@@ -39,6 +39,11 @@ class Progress(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def first_unfinished(self) -> int | None:
+        """The offset of the first unfinished record; None if all records are finished."""
+        return self._items[0].record.offset if self._items else None
+
     def add(self, item: Item[K, V]) -> None:
         self._items.append(item)
         self.last_offset = item.record.offset

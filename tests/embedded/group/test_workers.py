@@ -18,7 +18,14 @@ import pytest
 from aiokafka_lite import JsonDeserializer, JsonSerializer, Producer, Workers
 from aiokafka_lite.consumer import ConsumerGroupSession
 from aiokafka_lite.embedded import EmbeddedCluster
-from aiokafka_lite.errors import ConfigurationError, IllegalStateError, KafkaTimeout, RecordTooLarge, UnknownTopic
+from aiokafka_lite.errors import (
+    ConfigurationError,
+    DeserializationError,
+    IllegalStateError,
+    KafkaTimeout,
+    RecordTooLarge,
+    UnknownTopic,
+)
 from aiokafka_lite.processing import Rule, dead_letter, retry, retry_topic, skip
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.group.recording_members import ORDERS
@@ -529,6 +536,43 @@ async def test_a_record_that_cannot_be_deserialized_goes_to_the_dead_letter_topi
     assert (dead.value, dict(dead.headers)["origin.offset"]) == (b"poison", b"1")
     assert dict(dead.headers)["error.class"] == b"DeserializationError"
     assert (await committed(cluster))[ONE] == 3
+
+
+async def test_a_record_that_cannot_be_deserialized_waits_in_the_retry_topic(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("retry")
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b"poison", partition=0)
+    began = asyncio.get_running_loop().time()
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        group = group_of(cluster, value_deserializer=JsonDeserializer())
+        rules = [retry_topic(DeserializationError, topics={"retry": 60.0}), DEAD]
+        workers = Workers(Handling(), rules=rules, producer=producer)
+        task = asyncio.create_task(group.consume(["orders", "retry"], workers))
+        await until(lambda: bool(cluster.records("dead")), within=200.0)
+        await group.close()
+        await task
+    assert 59.0 <= asyncio.get_running_loop().time() - began <= 120.0
+    assert dict(cluster.records("dead")[0].headers)["origin.topic"] == b"orders"
+
+
+async def test_records_that_cannot_be_deserialized_count_as_pending(cluster: EmbeddedCluster) -> None:
+    await cluster.produce("orders", b"0", key=b"k", partition=0)
+    for _ in range(20):
+        await cluster.produce("orders", b"poison", partition=0)
+    released = asyncio.Event()
+
+    async def handle(record: Record[bytes, object]) -> None:
+        await released.wait()
+
+    workers: Workers[bytes, object] = Workers(handle, max_pending=5, rules=[skip()])
+    running = Running(cluster, workers, value_deserializer=JsonDeserializer())
+    await until(lambda: workers.metrics().failed == 4)
+    await asyncio.sleep(30.0)  # virtual
+    assert workers.metrics().failed == 4
+    released.set()
+    await until(lambda: workers.metrics().failed == 20)
+    await finish(running)
+    assert (await committed(cluster))[ONE] == 21
 
 
 def test_workers_may_be_used_in_one_event_loop_after_another() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from aiokafka_lite import Workers
+from aiokafka_lite import JsonDeserializer, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group.finished_offsets import encode
+from aiokafka_lite.types import Record
 from tests.embedded.group.recording_members import member_of
 from tests.embedded.group.test_sessions import Running, committed, until
-from tests.embedded.group.test_workers import ONE, Handling, finish, keyed
+from tests.embedded.group.test_workers import DEAD, ONE, Handling, finish, keyed
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -41,3 +42,38 @@ async def test_a_hanging_record_and_a_crash_repeat_only_that_record(
     await finish(running)
     assert second.values == [hung]
     assert (await committed(cluster))[ONE] == 100
+
+
+@pytest.mark.parametrize("hung", [0, 1])
+async def test_a_crash_repeats_no_record_that_cannot_be_deserialized(cluster: EmbeddedCluster, hung: int) -> None:
+    await cluster.create_topic("dead")
+    values = [b"%d" % number for number in range(hung + 1)] + [b"poison", b"10", b"poison", b"11"]
+    for value in values:
+        await cluster.produce("orders", value, partition=0)
+    released = asyncio.Event()
+    seen: list[object] = []
+
+    async def handle(record: Record[bytes, object]) -> None:
+        if record.value == hung:
+            await released.wait()
+        seen.append(record.value)
+
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        workers: Workers[bytes, object] = Workers(handle, rules=[DEAD], producer=producer)
+        running = Running(cluster, workers, value_deserializer=JsonDeserializer())
+        await until(lambda: 11 in seen and workers.metrics().pending == 1)
+        await asyncio.sleep(10.0)  # virtual; an automatic commit
+        async with member_of(cluster, topics=(), group_id="workers") as reader:
+            stored = (await reader.committed([ONE]))[ONE]
+        assert stored is not None
+        assert (stored.offset, stored.metadata) == (hung, encode(hung, [(hung + 1, len(values))]))
+        await running.cancel()
+        seen.clear()
+        released.set()
+        workers = Workers(handle, rules=[DEAD], producer=producer)
+        running = Running(cluster, workers, value_deserializer=JsonDeserializer())
+        await until(lambda: workers.metrics().finished_before == 4)
+        await finish(running)
+    assert seen == [hung]
+    assert len(cluster.records("dead")) == 2
+    assert (await committed(cluster))[ONE] == len(values)
