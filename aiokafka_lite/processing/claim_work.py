@@ -387,8 +387,7 @@ class ClaimWork(Generic[K, V]):
         try:
             failure = await self._attempt(batch, context, is_probe)
             if self._shared.gate.end(failure, is_probe=is_probe):
-                self._shared.retries += len(batch)
-                self._batches.again(batch)
+                self._repeat(batch, failure)
             elif failure is None:
                 self._finish(batch)
                 self._batches.release(batch)
@@ -443,17 +442,34 @@ class ClaimWork(Generic[K, V]):
 
     # Failures.
 
-    async def _settle_named(self, batch: list[Item[K, V]], failure: BatchFailure, context: Context) -> None:
-        """Apply the rules to the record that a ``BatchFailure`` names. The records before it are finished."""
+    def _repeat(self, batch: list[Item[K, V]], failure: Exception | None) -> None:
+        """Make a probe that failed ready again, without an attempt. Records before a named one are finished."""
+        done = 0
+        if isinstance(failure, BatchFailure) and self._plan.batch_size is not None:
+            self._finish_before(batch, failure)
+            done = failure.index
+        self._shared.retries += len(batch) - done
+        if done:
+            self._batches.release(batch)
+        else:
+            self._batches.again(batch)
+
+    def _finish_before(self, batch: list[Item[K, V]], failure: BatchFailure) -> None:
+        """Finish the records before the one that a ``BatchFailure`` names."""
         if failure.index >= len(batch):
             raise IndexError(
                 f"BatchFailure has index {failure.index}, but the batch has {plural(len(batch), 'record')}"
             ) from failure
-        done, item, rest = batch[: failure.index], batch[failure.index], batch[failure.index + 1 :]
+        done = batch[: failure.index]
         self._shared.processed += len(done)
         self._finish(done)
-        for other in rest:
+        for other in batch[failure.index + 1 :]:
             other.failures = 0
+
+    async def _settle_named(self, batch: list[Item[K, V]], failure: BatchFailure, context: Context) -> None:
+        """Apply the rules to the record that a ``BatchFailure`` names. The records before it are finished."""
+        self._finish_before(batch, failure)
+        item = batch[failure.index]
         paused = None if await self._settle_one(item, failure.error, context) else item
         self._batches.release(batch, paused)
 

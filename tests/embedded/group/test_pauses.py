@@ -413,6 +413,34 @@ async def test_lists_are_probes_too(cluster: EmbeddedCluster) -> None:
     assert (await committed(cluster))[ONE] == 20
 
 
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+async def test_what_a_failed_probe_has_done_is_not_repeated(cluster: EmbeddedCluster, order: Any) -> None:
+    failures, done = 6, list[int]()
+
+    async def store(records: list[Record[bytes, bytes]]) -> None:
+        nonlocal failures
+        for index, record in enumerate(records):
+            if index == 1 and failures:
+                failures -= 1
+                raise BatchFailure(index, ConnectionError("the database is away"))
+            done.append(int(record.value))
+
+    workers: Workers[bytes, bytes] = Workers(
+        store, batch_size=10, order=order, rules=[retry()], breaker=CircuitBreaker(failures=1, pause=5.0)
+    )
+    running = Running(cluster, workers)
+    await keyed(cluster, 20, keys=3)
+    await until(lambda: workers.metrics().pending == 0 and len(done) >= 20, within=600.0)
+    await finish(running)
+    assert sorted(done) == list(range(20))
+    assert workers.metrics().processed == 20
+    assert workers.metrics().breaker_openings == 6
+    assert (await committed(cluster))[ONE] == 20
+    if order != "none":
+        for key in range(3):
+            assert [number for number in done if number % 3 == key] == list(range(key, 20, 3))
+
+
 async def test_a_breaker_protects_records_from_the_dead_letter_topic(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("dead", partitions=1)
     service = Service()
