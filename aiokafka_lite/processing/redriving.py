@@ -33,6 +33,9 @@ LOOKUP_TIMEOUT = 5.0
 _BATCH = 100
 """Records that are sent before the next commit, and repeated by the next call if this one is killed."""
 
+_LONGEST_PARTITION = 10
+"""The digits of the highest partition."""
+
 Select = Callable[[Record[bytes, bytes]], bool]
 
 
@@ -253,7 +256,8 @@ def _place(record: Record[bytes, bytes]) -> TopicPartition:
 
 def _partition(header: bytes | None, count: int) -> int | None:
     """Return the partition that a header names, if the topic has it."""
-    if header is None or not header.isdigit() or int(header) >= count:
+    # Python refuses to read a number of thousands of digits.
+    if header is None or not header.isdigit() or len(header) > _LONGEST_PARTITION or int(header) >= count:
         return None
     return int(header)
 

@@ -164,7 +164,9 @@ class RowSender:
 def _headers(row: OutboxRow) -> list[tuple[str, bytes]]:
     """Return the headers of a row. Raises SerializationError if they are no JSON object of strings."""
     assert row.headers is not None, "the caller asks for the headers of a row that has some"
-    headers = json.loads(row.headers)
+    headers = None
+    with suppress(ValueError, RecursionError):  # a number of 5,000 digits, and 1,000 brackets, are JSON for PostgreSQL
+        headers = json.loads(row.headers)
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         raise SerializationError(f"headers of row {row.id} must be a JSON object of strings")
     return [(name, value.encode()) for name, value in headers.items()]

@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiokafka_lite import Producer
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.errors import SerializationError
 from aiokafka_lite.processing.outbox import OutboxRelay, PostgresOutbox
 from aiokafka_lite.processing.outbox.postgres import Attempt, OutboxSession
 from aiokafka_lite.processing.outbox.rows import Lane, OutboxRow
+from aiokafka_lite.processing.outbox.sender import RowSender
 from tests.waiting import until
 
 ENGINE = create_async_engine("postgresql+asyncpg://", poolclass=None)
@@ -69,3 +72,18 @@ async def test_a_deletion_without_an_answer_does_not_stop_the_relay_for_ever(clu
         relay.stop()
         await running
     assert (relay.sent_count, table.deletions) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "headers", ["[" * 5000 + "]" * 5000, '{"number": %s}' % ("9" * 5000), "[]", '{"number": 9}'], ids=len
+)
+async def test_headers_that_are_no_object_of_strings_concern_one_row(cluster: EmbeddedCluster, headers: str) -> None:
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        sender = RowSender(producer, "outbox-id")
+        wrong = OutboxRow(1, 0, "orders", b"a", b"1", headers, 0)
+        other = OutboxRow(2, 0, "orders", b"b", b"2", None, 0)
+        await sender.send([wrong, other])
+        await sender.wait_settled(10.0)
+        outcome = sender.take_outcome()
+    assert outcome.sent == [other]
+    assert [(row, type(error)) for row, error in outcome.unsent] == [(wrong, SerializationError)]

@@ -167,7 +167,7 @@ async def test_a_record_that_is_too_large_for_its_origin_is_named(cluster: Embed
     assert await committed_in(cluster, "dead.redrive") == {0: 1}
 
 
-@pytest.mark.parametrize("partition", [b"7", b"x", b"-1", None])
+@pytest.mark.parametrize("partition", [b"7", b"x", b"-1", b"9" * 5000, None])
 async def test_without_its_partition_a_record_goes_where_its_key_says(
     cluster: EmbeddedCluster, partition: bytes | None
 ) -> None:
