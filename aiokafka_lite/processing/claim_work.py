@@ -181,7 +181,7 @@ class ClaimWork(Generic[K, V]):
             return
         partition = self._claim.topic_partition
         marked = self._session.offsets.last_marked(partition)
-        annotation = progress.annotation(None if marked is None else marked.offset)
+        annotation = progress.annotation(None if marked is None else marked.offset, self._finished or ())
         # Without a mark, a commit of the beginning is needed only if there is something to tell.
         if annotation is not None and (annotation[1] or marked is not None):
             self._session.annotate(partition, *annotation)

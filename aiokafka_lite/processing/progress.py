@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic
 
 from ..group.finished_offsets import encode, finished_runs
@@ -58,16 +58,29 @@ class Progress(Generic[K, V]):
         if last is not None:
             self._mark(last.record)
 
-    def annotation(self, marked: int | None) -> tuple[int, str] | None:
-        """Return an offset and the metadata for its commit: what is finished ahead of it. None for an empty claim.
+    def annotation(self, marked: int | None, later: Iterable[tuple[int, int]]) -> tuple[int, str] | None:
+        """Return an offset and the metadata for its commit: what is finished ahead of it. None if it tells nothing.
 
         ``marked`` is the last mark or commit; without one, the offset of the first unfinished record is returned.
+        ``later`` are the runs of offsets that were finished before, also those that are not read yet.
         """
         self.has_changed = False
-        if not self._items:
+        if marked is not None:
+            offset = marked
+        elif self._items:
+            offset = self._items[0].record.offset
+        else:
             return None
-        offset = self._items[0].record.offset if marked is None else marked
         runs = finished_runs((item.record.offset, item.finished) for item in self._items)
+        # The committed offset has to count as unfinished.
+        unread = max(self.last_offset, offset) + 1
+        for start, end in later:
+            if runs and start <= runs[-1][1] == unread < end:  # the run is read in part
+                runs[-1] = (runs[-1][0], end)
+            elif unread < end:
+                runs.append((max(start, unread), end))
+        if not self._items and not runs:
+            return None
         return offset, encode(offset, runs)
 
     def mark_by(self, mark: Callable[[Record[K, V]], object]) -> None:

@@ -77,3 +77,26 @@ async def test_a_crash_repeats_no_record_that_cannot_be_deserialized(cluster: Em
     assert seen == [hung]
     assert len(cluster.records("dead")) == 2
     assert (await committed(cluster))[ONE] == len(values)
+
+
+@pytest.mark.parametrize("hung", [0, 30])
+async def test_a_session_that_ends_early_forgets_nothing_that_was_finished(cluster: EmbeddedCluster, hung: int) -> None:
+    await keyed(cluster, 100, keys=100)
+    first = Handling()
+    first.hold = {b"0", b"%d" % hung}
+    workers = Workers(first)
+    running = Running(cluster, workers)
+    await until(lambda: workers.metrics().active == len(first.hold) and len(first.seen) == 100 - len(first.hold))
+    await running.cancel()
+    second = Handling()
+    second.hold = {b"%d" % hung}
+    workers = Workers(second, max_pending=5)
+    running = Running(cluster, workers)
+    await until(lambda: workers.metrics().active == 1 and second.values == [0] * bool(hung))
+    await finish(running)  # it has not read up to the end
+    third = Handling()
+    running = Running(cluster, Workers(third))
+    await until(lambda: bool(third.seen))
+    await finish(running)
+    assert third.values == [hung]
+    assert (await committed(cluster))[ONE] == 100
