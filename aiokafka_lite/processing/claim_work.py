@@ -113,7 +113,8 @@ class ClaimWork(Generic[K, V]):
         self._may_begin = LightEvent()
         """Set while a further record may begin, and at the stop."""
         self._tasks = anyio.create_task_group()
-        self._starting = 0
+        self._task_count = 0
+        """The tasks that process records, or are about to begin."""
         self._running: set[asyncio.Task[Any] | None] = set()
         self._has_room = LightEvent()
         self._finished: deque[tuple[int, int]] | None = None
@@ -260,18 +261,37 @@ class ClaimWork(Generic[K, V]):
             return
         if delay is not None and attempt == 1:
             await self._wait_until_due(raw, delay)
-        action = await self._decide(error, raw, attempt, self._context.copy())
-        if isinstance(action, Again):
-            self._shared.retries += 1
-            await anyio.sleep(action.seconds)
+        settled: asyncio.Future[float | None] = asyncio.get_running_loop().create_future()
+        self._tasks.start_soon(self._settle_refused, raw, error, attempt, settled)
+        pause = await settled
+        if pause is None:
+            self._skip(raw)
             return
-        if not concerns_record(error.__cause__ or error):
-            raise error
-        await self._perform(action, raw, error, raw)
-        item = self._add_to_progress(raw, NO_LANE, raw)  # type: ignore[arg-type]  # its key and value are bytes
-        self.unfinished -= 1
-        item.progress.finish(item)
-        self._skip(raw)
+        self._shared.retries += 1
+        await anyio.sleep(pause)
+
+    async def _settle_refused(
+        self, raw: Record, error: DeserializationError, attempt: int, settled: asyncio.Future[float | None]
+    ) -> None:
+        """Apply the rules in a task of its own, which goes on when reading stops. ``settled`` gets a retry's pause."""
+        task = asyncio.current_task()
+        self._running.add(task)
+        try:
+            action = await self._decide(error, raw, attempt, self._context.copy())
+            pause = action.seconds if isinstance(action, Again) else None
+            if pause is None:
+                if not concerns_record(error.__cause__ or error):
+                    raise error
+                await self._perform(action, raw, error, raw)
+                item = self._add_to_progress(raw, NO_LANE, raw)  # type: ignore[arg-type]  # its key and value are bytes
+                self._finish([item])
+        except Exception as failure:  # noqa: BLE001 - of the user's functions and of the producer: run() raises it
+            self._fail(failure)
+        else:
+            if not settled.done():
+                settled.set_result(pause)
+        finally:
+            self._running.discard(task)
 
     def _skip(self, raw: Record) -> None:
         """Read on behind a finished record that a deserializer refuses."""
@@ -326,8 +346,8 @@ class ClaimWork(Generic[K, V]):
     # Tasks and pauses.
 
     def _start_task(self) -> None:
-        if self._starting + len(self._running) < self._plan.concurrency and not self._is_stopping:
-            self._starting += 1
+        if self._task_count < self._plan.concurrency and not self._is_stopping:
+            self._task_count += 1
             self._tasks.start_soon(self._work)
 
     def _wait_to_be_full(self, batch: list[Item[K, V]]) -> None:
@@ -352,7 +372,6 @@ class ClaimWork(Generic[K, V]):
         """Process ready records until there is none."""
         task, time_now = asyncio.current_task(), asyncio.get_running_loop().time
         ready = self._batches.ready
-        self._starting -= 1
         self._running.add(task)
         try:
             while ready:
@@ -381,6 +400,7 @@ class ClaimWork(Generic[K, V]):
                         self._shared.active -= len(batch)
         finally:
             self._running.discard(task)
+            self._task_count -= 1
 
     async def _process(self, batch: list[Item[K, V]], is_probe: bool) -> None:
         context = self._context.copy()

@@ -555,6 +555,40 @@ async def test_a_record_that_cannot_be_deserialized_waits_in_the_retry_topic(clu
     assert dict(cluster.records("dead")[0].headers)["origin.topic"] == b"orders"
 
 
+@pytest.mark.parametrize("end", ["drain", "close"])
+async def test_the_rules_for_a_record_that_cannot_be_deserialized_may_end(cluster: EmbeddedCluster, end: str) -> None:
+    await cluster.produce("orders", b"poison", partition=0)
+    began, ended = list[int](), list[int]()
+
+    async def store(error: Exception, record: Record[Any, Any], attempt: int) -> Rule:
+        began.append(record.offset)
+        await asyncio.sleep(1.0)
+        ended.append(record.offset)
+        return skip()
+
+    workers = Workers(Handling(), rules=[store])
+    running = Running(cluster, workers, value_deserializer=JsonDeserializer())
+    await until(lambda: began == [0])
+    if end == "drain":
+        assert await workers.drain(timeout=10.0)
+    await finish(running)
+    assert ended == [0]
+    assert (await committed(cluster))[ONE] == 1
+
+
+async def test_drain_by_a_rule_for_a_record_that_cannot_be_deserialized_is_refused(cluster: EmbeddedCluster) -> None:
+    await cluster.produce("orders", b"poison", partition=0)
+
+    async def decide(error: Exception, record: Record[Any, Any], attempt: int) -> Rule:
+        await workers.drain()
+        return skip()
+
+    workers = Workers(Handling(), rules=[decide])
+    with pytest.raises(IllegalStateError, match="cannot be called by the function that it waits for"):
+        async with asyncio.timeout(30.0):
+            await group_of(cluster, value_deserializer=JsonDeserializer()).consume(["orders"], workers)
+
+
 async def test_records_that_cannot_be_deserialized_count_as_pending(cluster: EmbeddedCluster) -> None:
     await cluster.produce("orders", b"0", key=b"k", partition=0)
     for _ in range(20):
