@@ -182,6 +182,11 @@ class ClaimWork(Generic[K, V]):
             return
         partition = self._claim.topic_partition
         marked = self._session.offsets.last_marked(partition)
+        if marked is not None and progress.first_unfinished is None and self._finished:
+            start, end = self._finished[0]
+            if start <= marked.offset < end:  # the rest of this run is not read yet, but it is finished
+                self._session.offsets.mark(partition, end, leader_epoch=marked.leader_epoch)
+                marked = self._session.offsets.last_marked(partition)
         annotation = progress.annotation(None if marked is None else marked.offset, self._finished or ())
         # Without a mark, a commit of the beginning is needed only if there is something to tell.
         if annotation is not None and (annotation[1] or marked is not None):

@@ -10,10 +10,17 @@ import pytest
 from aiokafka_lite import JsonDeserializer, Producer, Workers
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.group.finished_offsets import encode
+from aiokafka_lite.processing import skip
 from aiokafka_lite.types import Record
 from tests.embedded.group.recording_members import member_of
 from tests.embedded.group.test_sessions import Running, committed, until
 from tests.embedded.group.test_workers import DEAD, ONE, Handling, finish, keyed
+
+
+def refuse_poison(data: bytes) -> bytes:
+    if data == b"poison":
+        raise ValueError("it is poison")
+    return data
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -100,3 +107,22 @@ async def test_a_session_that_ends_early_forgets_nothing_that_was_finished(clust
     await finish(running)
     assert third.values == [hung]
     assert (await committed(cluster))[ONE] == 100
+
+
+async def test_a_session_that_ends_among_finished_records_commits_all_of_them(cluster: EmbeddedCluster) -> None:
+    await keyed(cluster, 1, keys=1)
+    for _ in range(20):
+        await cluster.produce("orders", b"poison", partition=0)
+    first = Handling()
+    first.hold = {b"0"}
+    workers = Workers(first, rules=[skip()])
+    running = Running(cluster, workers, value_deserializer=refuse_poison)
+    await until(lambda: workers.metrics().failed == 20)
+    await running.cancel()
+    second = Handling()
+    workers = Workers(second, rules=[skip()])
+    running = Running(cluster, workers, value_deserializer=refuse_poison)
+    await until(lambda: workers.metrics().finished_before == 5 and second.values == [0])
+    await finish(running)
+    assert workers.metrics().finished_before < 20, "it has not read all of them"
+    assert (await committed(cluster))[ONE] == 21
