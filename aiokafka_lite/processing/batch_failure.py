@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..arguments import must_be, whole
+from .other_process import picklable
 
 
 class BatchFailure(Exception):
@@ -22,4 +23,5 @@ class BatchFailure(Exception):
         super().__init__(f"record {index} of the batch failed: {error!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BatchFailure, (self.index, self.error)
+        # An error that cannot be pickled must not take the index with it: the records before it are done.
+        return BatchFailure, (self.index, picklable(self.error))

@@ -30,14 +30,21 @@ def call(handle: Callable[[Any], object], argument: Any) -> None:
     try:
         result = handle(argument)
     except Exception as error:  # the user's function may raise anything
-        if isinstance(error, StopIteration) or not _can_be_pickled(error):
-            raise RuntimeError(f"{type(error).__qualname__}: {_text(error)}") from None
+        if (other := picklable(error)) is not error:
+            raise other from None
         raise
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise WorkNotBegun("handle returned an awaitable; a function that runs in an executor must do its work itself")
     check_result(result)
+
+
+def picklable(error: Exception) -> Exception:
+    """Return the error, or a RuntimeError with its text if it cannot be pickled or cannot be raised by a future."""
+    if isinstance(error, StopIteration) or not _can_be_pickled(error):
+        return RuntimeError(f"{type(error).__qualname__}: {_text(error)}")
+    return error
 
 
 def _can_be_pickled(error: Exception) -> bool:

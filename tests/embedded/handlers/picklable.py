@@ -43,6 +43,8 @@ def handle_list(records: list[Record[bytes, bytes]]) -> None:
     for index, record in enumerate(records):
         if record.value == b"wrong":
             raise BatchFailure(index, ValueError("no such dish"))
+        if record.value == b"fragile":
+            raise BatchFailure(index, Fragile("7", "no coffee"))
         note(record)
 
 

@@ -110,10 +110,11 @@ async def test_rules_decide_about_the_errors_of_other_processes(
     assert notes.values == ["first", "last"]
 
 
+@pytest.mark.parametrize("value", [b"wrong", b"fragile"])
 async def test_a_list_that_failed_in_another_process_names_its_record(
-    cluster: EmbeddedCluster, notes: Notes, executor: Executor
+    cluster: EmbeddedCluster, notes: Notes, executor: Executor, value: bytes
 ) -> None:
-    await notes.send(cluster, b"a", b"b", b"wrong", b"c")
+    await notes.send(cluster, b"a", b"b", value, b"c")
     workers: Workers[bytes, bytes] = Workers(picklable.handle_list, executor=executor, batch_size=10, rules=[skip()])
     running = Running(cluster, workers)
     await until(lambda: workers.metrics().processed == 3)
