@@ -174,15 +174,21 @@ class Workers(ConsumerGroupHandler[K, V]):
         if producer is not None and not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
         self._name = getattr(handle, "__qualname__", handle)
+        most = whole("max_pending", max_pending, 1)
+        if batch_size is not None and whole("batch_size", batch_size, 1) > most:
+            raise ConfigurationError(
+                f"batch_size={batch_size} must be at most max_pending={most}: no more records of a partition wait at a "
+                f"time, so a list would never be full"
+            )
         self._plan = Plan(
             call=call,
             order=order,
             rules=checked,
             failed_records=None if producer is None else FailedRecords(producer, checked.delays),
             timeout=timeout,
-            max_pending=whole("max_pending", max_pending, 1),
+            max_pending=most,
             concurrency=whole("concurrency", concurrency, 1),
-            batch_size=None if batch_size is None else whole("batch_size", batch_size, 1),
+            batch_size=batch_size,
             batch_timeout=_checked_batch_timeout(batch_timeout, batch_size),
             clock=clock,
         )

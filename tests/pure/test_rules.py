@@ -224,6 +224,8 @@ class Generator:
         ({"handle": two}, "handle must take one argument, a record: missing a required argument: 'more'"),
         ({"handle": lambda: None}, "handle must take one argument, a record: too many positional arguments"),
         ({"handle": good, "batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
+        ({"handle": good, "batch_size": 1001}, "batch_size=1001 must be at most max_pending=1000: no more records of"),
+        ({"handle": good, "batch_size": 3, "max_pending": 2}, "batch_size=3 must be at most max_pending=2: no more"),
         ({"handle": good, "batch_timeout": 1.0}, "batch_timeout needs batch_size: without it, handle gets single"),
         ({"handle": good, "batch_size": 2, "batch_timeout": -1}, "batch_timeout must be a number of seconds >= 0, got"),
         ({"handle": good, "rules": [dead_letter(topic="d")]}, "retry_topic() and dead_letter() need a producer"),
