@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from typing import Generic, TypeVar, TypeVarTuple
 
@@ -57,3 +57,10 @@ class EventHook(Generic[T_contra]):
             in_copy(self._function, event)
         except RAISED as error:
             self._errors.log(f"on_event for {type(event).__name__}", error)
+
+
+def is_kind_of_any(interceptor: object, others: Iterable[object]) -> bool:
+    """Return whether another interceptor does the same: one has the class of the other, or they share a base class."""
+    kind = type(interceptor)
+    bases = tuple(base for base in kind.__bases__ if base is not object)
+    return any(isinstance(interceptor, type(other)) or isinstance(other, bases) for other in others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..aio.callbacks import RAISED, CallbackErrors, in_copy
+from ..aio.callbacks import RAISED, CallbackErrors, in_copy, is_kind_of_any
 from ..arguments import check_methods, must_be, plural
 from ..errors import ConfigurationError, KafkaError
 from ..types import OffsetAndMetadata, Record, TopicPartition
@@ -76,11 +76,11 @@ class ConsumerInterceptors:
         self._errors = CallbackErrors()
         for interceptor in self._interceptors:
             check_methods("interceptor", interceptor, "on_consume", "on_commit")
-        kinds = tuple(map(type, self._interceptors))
-        self.are_given: bool = bool(kinds)
+        own = self._interceptors
+        self.are_given: bool = bool(own)
         """Whether the user has given interceptors."""
         defaults = [make(client_id, group_id) for make in default_interceptors]
-        self._instrumenting = [interceptor for interceptor in defaults if not isinstance(interceptor, kinds)]
+        self._instrumenting = [interceptor for interceptor in defaults if not is_kind_of_any(interceptor, own)]
         self._interceptors += tuple(self._instrumenting)
 
     def __bool__(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...aio.callbacks import RAISED, CallbackErrors, in_copy
+from ...aio.callbacks import RAISED, CallbackErrors, in_copy, is_kind_of_any
 from ...arguments import check_methods, must_be
 from ...errors import ConfigurationError, SerializationError
 from ...serialization.headers import Headers, headers_of
@@ -66,12 +66,12 @@ class Interceptors:
         for interceptor in self._interceptors:
             check_methods("interceptor", interceptor, "on_send", "on_acknowledgement")
             _check_takes_headers(interceptor)
-        kinds = tuple(map(type, self._interceptors))
-        self.are_given: bool = bool(kinds)
+        own = self._interceptors
+        self.are_given: bool = bool(own)
         """Whether the user has given interceptors."""
         for make in default_interceptors:
             interceptor = make(client_id)
-            if not isinstance(interceptor, kinds):
+            if not is_kind_of_any(interceptor, own):
                 self._interceptors += (interceptor,)
 
     def __len__(self) -> int:

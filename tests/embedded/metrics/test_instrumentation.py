@@ -364,13 +364,25 @@ async def test_without_the_instrumentation_neither_new_nor_old_clients_make_span
     assert kinds(telemetry.spans) == [("send orders", SpanKind.PRODUCER)]
 
 
+class OwnSends(TracingProducerInterceptor):
+    """A program may extend an interceptor, for example by attributes."""
+
+
+class OwnReads(TracingConsumerInterceptor):
+    """The same for reads."""
+
+
+@pytest.mark.parametrize(
+    ("sends_class", "reads_class"),
+    [(TracingProducerInterceptor, TracingConsumerInterceptor), (OwnSends, OwnReads)],
+)
 async def test_a_client_with_interceptors_of_its_own_is_traced_once(
-    cluster: EmbeddedCluster, telemetry: Telemetry
+    cluster: EmbeddedCluster, telemetry: Telemetry, sends_class: Any, reads_class: Any
 ) -> None:
-    own = TracingProducerInterceptor(tracer_provider=telemetry.traces, client_id="own")
+    own = sends_class(tracer_provider=telemetry.traces, client_id="own")
     async with Producer(**servers(cluster), interceptors=[own]) as producer:
         await producer.send("orders", b"1")
-    reads = TracingConsumerInterceptor(tracer_provider=telemetry.traces)
+    reads = reads_class(tracer_provider=telemetry.traces)
     async with Consumer(**servers(cluster), topics=["orders"], interceptors=[reads]) as consumer:
         await anext(consumer)
     assert kinds(telemetry.spans) == [("send orders", SpanKind.PRODUCER), ("poll orders", SpanKind.CLIENT)]
