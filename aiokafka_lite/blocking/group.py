@@ -244,7 +244,8 @@ class Workers(ConsumerGroupHandler[K, V], Blocking):
     the group is closed, they have 1.5 seconds: call ``drain()`` before ``close()`` if they need more time.
 
     Raises ConfigurationError for wrong arguments, for conflicting rules, and for a ``handle`` that is no function of
-    one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time.
+    one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time: ``consume`` of another one raises
+    IllegalStateError.
     """
 
     _inner: AsyncWorkers[K, V]

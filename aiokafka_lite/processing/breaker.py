@@ -140,6 +140,10 @@ class Gate:
         if self.state is BreakerState.OPEN:
             self._pause()
 
+    def is_attached_to(self, group: GroupPause) -> bool:
+        """Return whether this is the pause of the group that the ``Workers`` serves."""
+        return self._group is group
+
     def detach(self) -> None:
         """End with the last claim of a session."""
         assert self._group is not None, "it is attached"

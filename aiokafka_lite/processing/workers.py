@@ -104,7 +104,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     the group is closed, they have 1.5 seconds: call ``drain()`` before ``close()`` if they need more time.
 
     Raises ConfigurationError for wrong arguments, for conflicting rules, and for a ``handle`` that is no function of
-    one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time.
+    one argument. One ``Workers`` serves one ``ConsumerGroup`` at a time: ``consume`` of another one raises
+    IllegalStateError.
     """
 
     @overload
@@ -224,6 +225,8 @@ class Workers(ConsumerGroupHandler[K, V]):
         if not self._claims:  # this session may run in another event loop than the last one
             self._shared.slots = asyncio.Semaphore(self._plan.concurrency)
             self._shared.gate.attach(session.group_pause)
+        elif not self._shared.gate.is_attached_to(session.group_pause):
+            raise IllegalStateError(f"{self!r} serves another ConsumerGroup now: make one Workers for each group")
         work = ClaimWork(replace(self._plan, interceptors=session.interceptors), self._shared, session, claim)
         self._claims.add(work)
         try:

@@ -625,6 +625,25 @@ def test_workers_may_be_used_in_one_event_loop_after_another() -> None:
         asyncio.run(process(count))
 
 
+async def test_workers_that_serve_a_group_refuse_another_one(cluster: EmbeddedCluster) -> None:
+    handling = Handling()
+    workers = Workers(handling)
+    running = Running(cluster, workers)
+    await keyed(cluster, 1, keys=1)
+    await until(lambda: handling.values == [0])
+    other = group_of(cluster, group_id="another")
+    with pytest.raises(IllegalStateError, match="serves another ConsumerGroup now: make one Workers for each group"):
+        async with asyncio.timeout(60.0):
+            await other.consume(["orders"], workers)
+    await keyed(cluster, 1, keys=1, start=1)
+    await until(lambda: handling.values == [0, 1])
+    await finish(running)
+    running = Running(cluster, workers)
+    await keyed(cluster, 1, keys=1, start=2)
+    await until(lambda: handling.values == [0, 1, 2])
+    await finish(running)
+
+
 async def test_a_record_of_a_retry_topic_does_not_wait_longer_if_the_clocks_differ(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("retry")
     await cluster.create_topic("dead")
