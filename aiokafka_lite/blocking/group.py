@@ -231,7 +231,8 @@ class Workers(ConsumerGroupHandler[K, V], Blocking):
     first rule that matches and has something left to try decides. Without one, ``consume`` ends with the exception, and
     the record is not committed. Records that a deserializer refuses are subject to the rules too; functions get them as
     bytes. ``producer`` sends the records of ``retry_topic`` and ``dead_letter``, with the key and value that they have
-    in the log. If it cannot send one, ``consume`` ends with its error, so no failed record is lost.
+    in the log. If it cannot send one, ``consume`` ends with its error, so no failed record is lost. It must not be
+    transactional, and not have ``acks=0``.
 
     A ``breaker`` pauses the group when what ``handle`` calls is away, and probes with one record: see
     ``CircuitBreaker``. While it is open, or ``ConsumerGroup.pause`` was called, no further record begins.

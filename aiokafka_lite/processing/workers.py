@@ -91,7 +91,8 @@ class Workers(ConsumerGroupHandler[K, V]):
     first rule that matches and has something left to try decides. Without one, ``consume`` ends with the exception, and
     the record is not committed. Records that a deserializer refuses are subject to the rules too; functions get them as
     bytes. ``producer`` sends the records of ``retry_topic`` and ``dead_letter``, with the key and value that they have
-    in the log. If it cannot send one, ``consume`` ends with its error, so no failed record is lost.
+    in the log. If it cannot send one, ``consume`` ends with its error, so no failed record is lost. It must not be
+    transactional, and not have ``acks=0``.
 
     A ``breaker`` pauses the group when what ``handle`` calls is away, and probes with one record: see
     ``CircuitBreaker``. While it is open, or ``ConsumerGroup.pause`` was called, no further record begins.
@@ -174,6 +175,10 @@ class Workers(ConsumerGroupHandler[K, V]):
             raise ConfigurationError("retry_topic() and dead_letter() need a producer: Workers(..., producer=...)")
         if producer is not None and not isinstance(producer, Producer):
             raise ConfigurationError(must_be("producer", "a Producer", producer))
+        if producer is not None and producer.config.transactional_id is not None:
+            raise ConfigurationError("producer must have no transactional_id: records are not sent on in a transaction")
+        if producer is not None and producer.config.acks == 0:
+            raise ConfigurationError("producer must not have acks=0: a record is finished after its acknowledgement")
         self._name = getattr(handle, "__qualname__", handle)
         most = whole("max_pending", max_pending, 1)
         if batch_size is not None and whole("batch_size", batch_size, 1) > most:

@@ -230,6 +230,8 @@ class Generator:
         ({"handle": good, "batch_size": 2, "batch_timeout": -1}, "batch_timeout must be a number of seconds >= 0, got"),
         ({"handle": good, "rules": [dead_letter(topic="d")]}, "retry_topic() and dead_letter() need a producer"),
         ({"handle": good, "producer": "localhost:9092"}, "producer must be a Producer, got "),
+        ({"handle": good, "producer": Producer("a:9", transactional_id="t")}, "producer must have no transactional_id"),
+        ({"handle": good, "producer": Producer("a:9", acks=0)}, "producer must not have acks=0: a record is finished"),
     ],
 )
 def test_workers_refuse_a_wrong_handle_and_wrong_arguments(arguments: dict[str, Any], text: str) -> None:
