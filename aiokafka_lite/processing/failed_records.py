@@ -65,10 +65,11 @@ class FailedRecords:
     async def send(
         self, target: SendTo, record: Record[Any, Any], error: Exception, raw: Record | None, group_id: str
     ) -> None:
-        """Send the record on, with the key and value of ``raw``, and wait for the acknowledgement.
+        """Send the record on, with the key, value and headers of ``raw``, and wait for the acknowledgement.
 
-        If ``raw`` is None, the serializers of the producer get key and value. Raises the error of the send, and
-        IllegalStateError for a record of the dead-letter topic itself, which would circulate forever.
+        An interceptor may have changed ``record``. If ``raw`` is None, it is sent, by the serializers of the producer.
+        Raises the error of the send, and IllegalStateError for a record of the dead-letter topic itself, which would
+        circulate forever.
         """
         topic = target.topic
         if target.is_dead and record.topic == topic:
@@ -76,7 +77,9 @@ class FailedRecords:
                 f"the record at offset {record.offset} of the dead-letter topic {record.topic!r} failed; the group "
                 f"must not read that topic, or needs another rule"
             ) from error
-        key, value = (record.key, record.value) if raw is None else (_as_it_is(raw.key), _as_it_is(raw.value))
+        key, value = record.key, record.value
+        if raw is not None:
+            record, key, value = raw, _as_it_is(raw.key), _as_it_is(raw.value)
         try:
             await self._producer.send(topic, value, key=key, headers=_headers(record, error, group_id))
         except (RecordTooLarge, SerializationError) as failure:

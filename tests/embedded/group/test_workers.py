@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -27,7 +27,7 @@ from aiokafka_lite.errors import (
     UnknownTopic,
 )
 from aiokafka_lite.processing import Rule, dead_letter, retry, retry_topic, skip
-from aiokafka_lite.types import Record, TopicPartition
+from aiokafka_lite.types import OffsetAndMetadata, Record, TopicPartition
 from tests.embedded.group.recording_members import ORDERS
 from tests.embedded.group.test_sessions import Running, committed, group_of, until
 from tests.embedded.handlers import picklable
@@ -730,6 +730,27 @@ async def test_a_poison_record_goes_to_the_dead_letter_topic_through_a_producer_
         await group.close()
         await task
     assert [record.value for record in cluster.records("dead")] == [b"poison"]
+
+
+class Redacting:
+    """An interceptor that hides headers from the handler, and moves records to another topic."""
+
+    def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
+        return [record._replace(topic="elsewhere", headers=()) for record in records]
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+
+async def test_failed_records_are_sent_on_with_their_own_headers(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("dead")
+    await cluster.produce("orders", b"0", key=b"k", partition=0, headers={"trace": b"7"})
+    async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+        workers = Workers(Handling(failing={b"0": 1}), rules=[DEAD], producer=producer)
+        running = Running(cluster, workers, interceptors=[Redacting()])
+        await until(lambda: bool(cluster.records("dead")))
+        await finish(running)
+    headers = dict(cluster.records("dead")[0].headers)
+    assert (headers.get("trace"), headers["origin.topic"]) == (b"7", b"orders")
 
 
 async def test_a_failed_record_that_is_too_large_for_the_dead_letter_topic_is_named(cluster: EmbeddedCluster) -> None:
