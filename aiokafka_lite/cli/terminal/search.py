@@ -115,7 +115,7 @@ class Expression:
             result = self._program.execute(names)
         except (KeyError, IndexError):
             return False
-        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             self._failed += 1
             place = f"{batch.topic}-{batch.partition} at offset {batch.offsets[index]}"
             self._first_error = self._first_error or f"{place}: {_reason(error, names)}"
@@ -151,7 +151,7 @@ def _unknown_function(program: Any, samples: Mapping[str, object]) -> str | None
     except RuntimeError as error:
         unknown = _UNKNOWN.search(str(error))
         return None if unknown is None else unknown[1]
-    except (LookupError, TypeError, ValueError, OverflowError):
+    except (LookupError, TypeError, ValueError, ArithmeticError):
         pass  # it depends on the values of records
     return None
 

@@ -107,6 +107,23 @@ def test_records_that_cannot_be_compared_are_counted(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("where", "count"),
+    [("value.n / value.parts > 1", 1), ("value.n % value.parts == 0", 1), ("value.n / partition > 1", 2)],
+)
+def test_a_division_by_zero_is_no_match_and_does_not_end_the_search(
+    cli: CommandLine, server: EmbeddedKafkaServer, where: str, count: int
+) -> None:
+    if "shares" not in cli.ask("topics", "list"):
+        server.create_topic("shares")
+        for value in (b'{"n":8,"parts":0}', b'{"n":8,"parts":4}'):
+            server.produce("shares", value)
+    status, output, errors = cli.run("consume", "shares", "--until", "end", "--where", where)
+    assert (status, len(output.splitlines())) == (0, 2 - count), errors
+    assert f"--where could not be compared with {count} records; the first is shares-0 at offset 0: " in errors
+    assert "by zero" in errors
+
+
+@pytest.mark.parametrize(
     ("where", "error"),
     [
         ("size(key) > 0", "offset 4: the function 'size' does not take its arguments: key is null"),
