@@ -250,7 +250,7 @@ class Sending:
         """Send lines as single records. The producer's room and the rate limit the speed."""
         rate = self._job.rate
         self._began = self._began or time.perf_counter()
-        chunk = CHUNK if rate is None else max(1, min(CHUNK, int(rate / 20)))
+        chunk = CHUNK if rate is None else max(1, int(min(CHUNK, rate / 20)))
         for start in range(0, len(lines), chunk):
             if rate is not None:
                 await asyncio.sleep(self._began + self.read / rate - time.perf_counter())

@@ -101,6 +101,13 @@ def test_produce_prints_the_offsets_it_has_written(cli: CommandLine, tmp_path: P
     assert printed["partitions"] == [{"partition": 1, "first_offset": 1, "last_offset": lines, "records": lines}]
 
 
+def test_a_rate_may_be_infinite(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("1\n2\n")
+    cli.ask("topics", "create", "fast")
+    cli.ask("produce", "fast", "--rate", "inf", "--file", str(tmp_path / "lines"))
+    assert cli.ask("consume", "fast", "--until", "end") == "1\n2\n"
+
+
 def test_every_record_has_the_key_of_the_option(cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer) -> None:
     produce(cli, tmp_path, "keyed", b"a\nb\n", "--key", r"k\x31")
     assert [(record.key, record.value) for record in server.records("keyed")] == [(b"k1", b"a"), (b"k1", b"b")]
