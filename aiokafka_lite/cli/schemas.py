@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -116,7 +115,9 @@ async def get(
         references = [reference._asdict() for reference in schema.references]
         shared.output.print_json({**facts, "type": schema.type, "references": references, "schema": schema.text})
     else:
-        print(_readable(schema.text))
+        from ..ui.values import indented
+
+        print(indented(schema.text.strip()))
     return 0
 
 
@@ -221,11 +222,3 @@ async def delete(
             versions = [version]
     say_done([subject], "deleted")
     return show_changes(shared.output, Table(("SUBJECT", "VERSION"), [(subject, number) for number in versions]), {})
-
-
-def _readable(text: str) -> str:
-    """Return the text of a schema, with the JSON of Avro and JSON Schema indented."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return text.rstrip("\n")

@@ -266,6 +266,21 @@ def test_schemas_are_registered_listed_shown_checked_and_deleted(cli: CommandLin
     assert cli.rows("schemas", "list", "life") == []
 
 
+def test_a_schema_is_printed_as_it_was_registered(cli: CommandLine, tmp_path: Path) -> None:
+    text = '{"type":"object","title":"\\ud800","description":"\\u00e9","maximum":1e999,"minimum":1.10}'
+    (tmp_path / "odd.json").write_text(f" {text}\n")
+    cli.ask("schemas", "register", "odd", str(tmp_path / "odd.json"))
+    assert cli.ask("schemas", "get", "odd").splitlines() == [
+        "{",
+        '  "type": "object",',
+        '  "title": "\\ud800",',
+        '  "description": "é",',
+        '  "maximum": 1e999,',
+        '  "minimum": 1.10',
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
