@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import date, time
 from decimal import Decimal
@@ -10,6 +11,26 @@ from typing import Any
 from .mismatch import Mismatch, wrong
 
 _WHAT = "a str, a number, a bool, None, a list or a dict"
+
+
+def on_one_line(value: object) -> bytes:
+    """Return a value of ``JsonForms`` as JSON on one line.
+
+    Other writers of JSON put NaN, infinity and half a surrogate pair into records. The numbers become the texts of
+    Avro's JSON, and the half pair stays an escape: UTF-8 cannot hold it.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        return json.dumps(_without_nan(value), separators=(",", ":")).encode()
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def check_json(data: object) -> None:

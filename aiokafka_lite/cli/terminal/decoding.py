@@ -6,7 +6,6 @@ registry does not know, and bytes that their schema does not describe. A registr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from ...consumer.columns import Batch
 from ...errors import ConfigurationError, SchemaRegistryError
 from ...schemas import SchemaRegistryClient
 from ...schemas.json_forms import JsonForms, schema_name
+from ...schemas.json_values import on_one_line
 from ...schemas.schema import Part
 from ...types import Header
 from .run import say
@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
 
     def as_text(self) -> bytes:
         """Return the JSON on one line."""
-        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":")).encode()
+        return on_one_line(self.value)
 
 
 Cell = Decoded | bytes | None

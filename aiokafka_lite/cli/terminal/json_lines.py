@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...arguments import must_be
 from ...errors import SerializationError
+from ...schemas.json_values import on_one_line
 from ...types import Header
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def to_json_lines(batch: Batch, decoded: Columns | None = None) -> bytes:
     """
     keys, values = (batch.keys, batch.values) if decoded is None else decoded
     return b"".join(
-        json.dumps(
+        on_one_line(
             {
                 "topic": batch.topic,
                 "partition": batch.partition,
@@ -52,10 +53,8 @@ def to_json_lines(batch: Batch, decoded: Columns | None = None) -> bytes:
                 **_member("key", key),
                 **_member("value", value),
                 "headers": [{"key": header.key, **_text("value", header.value)} for header in record.headers],
-            },
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ).encode()
+            }
+        )
         + b"\n"
         for record, key, value in zip(batch, keys, values)
     )

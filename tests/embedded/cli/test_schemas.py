@@ -233,6 +233,27 @@ def test_a_value_that_is_cut_off_does_not_end_the_command(
     assert "cannot be decoded" in errors
 
 
+def test_what_only_other_writers_put_into_json_does_not_end_the_command(
+    cli: CommandLine, tmp_path: Path, server: EmbeddedKafkaServer
+) -> None:
+    produce(cli, tmp_path, "loose", [{"a": "ö"}], "--value-schema", write(tmp_path, "any.json", {"type": "object"}))
+    (whole,) = server.records("loose")
+    assert whole.value is not None
+    for value in (b'{"half":"\\ud800 \\u00e9"}', b'{"numbers":[NaN,1e999,-Infinity,1.5]}'):
+        server.produce("loose", whole.value[:5] + value)
+    expected = [{"a": "ö"}, {"half": "\ud800 é"}, {"numbers": ["NaN", "Infinity", "-Infinity", 1.5]}]
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    printed = cli.ask("consume", "loose", "--until", "end").splitlines()
+    assert printed[0] == '{"a":"ö"}'
+    assert [json.loads(line, parse_constant=refuse) for line in printed] == expected
+    records = cli.ask("consume", "loose", "--until", "end", "--json").splitlines()
+    assert [json.loads(line, parse_constant=refuse)["value"] for line in records] == expected
+    assert len(cli.ask("consume", "loose", "--until", "end", "--grep", "half|a").splitlines()) == 3
+
+
 def test_a_registry_that_does_not_answer_ends_the_command(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: EmbeddedSchemaRegistry
 ) -> None:
