@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -87,7 +88,11 @@ def _resolved(cluster: str, name: str, value: str) -> str:
     problem = ""
     try:
         words = shlex.split(value.removeprefix(_COMMAND))
-        outcome = subprocess.run(words, stdout=subprocess.PIPE, timeout=_LONGEST_COMMAND, check=False, text=True)
+        # A person at a terminal may have to answer the program. But a pipe has the records of ``produce``.
+        stdin = None if sys.stdin.isatty() else subprocess.DEVNULL
+        outcome = subprocess.run(
+            words, stdin=stdin, stdout=subprocess.PIPE, timeout=_LONGEST_COMMAND, check=False, text=True
+        )
         lines = outcome.stdout.splitlines()
         if outcome.returncode:
             problem = f"ended with status {outcome.returncode}"

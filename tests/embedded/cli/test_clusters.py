@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,27 @@ def test_a_cluster_is_used_by_its_name(
         cli.ask("--cluster", "prod", "topics", "create", "orders")
         monkeypatch.setenv("AIOKAFKA_LITE_CLUSTER", "prod")
         assert [row[0] for row in cli.rows("topics", "list")] == ["orders"]
+
+
+def test_the_program_of_a_secret_reads_no_record_of_the_input(
+    cli: CommandLine, clusters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters.write_text('[prod]\n"client.id" = "command:sh -c \'cat > /dev/null; echo me\'"\n')
+    cli.ask("topics", "create", "piped")
+    before = os.dup(0)
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"1\n2\n")
+    os.close(write_end)
+    os.dup2(read_end, 0)
+    os.close(read_end)
+    try:
+        with open(0, closefd=False) as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            cli.ask("--cluster", "prod", "produce", "piped")
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert cli.ask("consume", "piped", "--until", "end") == "1\n2\n"
 
 
 @pytest.mark.parametrize(
