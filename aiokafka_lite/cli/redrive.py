@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .terminal import completion
-from .terminal.arguments import names_and_values
+from .terminal.arguments import name_value
 from .terminal.options import Shared
 from .terminal.output import Table, show_changes
 from .terminal.run import say
@@ -60,11 +60,11 @@ async def redrive(
     from ..processing import redrive as run_redrive
     from .terminal.topic_names import check_topics
 
-    wanted_headers = names_and_values("header", header or ())
+    # Pairs, because a record and the options may repeat a name.
+    wanted_headers = {(name, value.encode()) for name, value in (name_value("header", text) for text in header or ())}
 
     def matches(record: Record[bytes, bytes]) -> bool:
-        headers = dict(record.headers)
-        return all(headers.get(name) == value.encode() for name, value in wanted_headers.items())
+        return wanted_headers <= {(name, value) for name, value in record.headers}
 
     await check_topics(shared.connection, [topic, *([to] if to else [])], may_create=False)
     with shared.connection.client_settings() as settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import count
+from pathlib import Path
 
 from tests.embedded.cli.conftest import CommandLine
 
@@ -51,6 +52,21 @@ def test_headers_choose_the_records(cli: CommandLine) -> None:
     chosen = ("--header", "error.class=ValueError", "--header", f"origin.topic={origin}")
     assert cli.rows("redrive", dead, *chosen, "--from-beginning") == [[origin, "ValueError", "1"]]
     assert cli.ask("consume", origin, "--until", "end") == "b\nc\na\n"
+
+
+def test_a_record_matches_by_any_header_of_a_name_and_by_all_options(cli: CommandLine, tmp_path: Path) -> None:
+    cli.ask("topics", "create", "twice", "twice.dead")
+    headers = [{"key": name, "value": value} for name, value in (("origin.topic", "twice"), ("n", "1"), ("n", "2"))]
+    path = tmp_path / "lines"
+    path.write_text(json.dumps({"value": "a", "headers": headers}))
+    cli.ask("produce", "twice.dead", "--json-in", "--file", str(path))
+
+    def matching(*options: str) -> int:
+        return sum(int(row[-1]) for row in cli.rows("redrive", "twice.dead", "--dry-run", *options))
+
+    assert matching("--header", "n=1") == 1
+    assert matching("--header", "n=2", "--header", "n=1") == 1
+    assert matching("--header", "n=3", "--header", "n=2") == 0
 
 
 def test_all_records_may_go_to_another_topic_and_another_group_reads_them_again(cli: CommandLine) -> None:
