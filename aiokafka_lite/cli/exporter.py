@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import must_be
+from ..cluster.bootstrap import Address
 from ..errors import ConfigurationError
 from ..extras import extra
 from ..metrics.cluster import ClusterWatch
@@ -55,9 +56,11 @@ def serving(watch: ClusterWatch, host: str, port: int) -> Iterator[str]:
     try:
         server, thread = client.start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        raise ConfigurationError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+        raise ConfigurationError(f"cannot listen at {Address(host, port)}: {error.strerror}") from error
+    except UnicodeError:  # the codec of host names, which getaddrinfo uses
+        raise ConfigurationError(must_be("listen", "HOST:PORT with the name of a host", f"{host}:{port}")) from None
     try:
-        yield f"{host}:{server.server_port}"
+        yield str(Address(host, server.server_port))
     finally:
         server.shutdown()
         server.server_close()
