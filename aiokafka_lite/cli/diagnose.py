@@ -7,7 +7,7 @@ most frequent mistake is a broker that answers as a bootstrap server, but not at
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -143,14 +143,20 @@ async def _check_topic_and_group(
     try:
         async with connection.admin() as admin:
             if topic is not None:
-                description = (await admin.topics.describe(topic))[topic]
-                parts["topic"] = _topic(description)
-                findings += _of_topic(description)
+                findings += await _explained(_of_topic(admin, topic, parts))
             if group is not None:
-                findings += await _group(admin, group, parts)
+                findings += await _explained(_group(admin, group, parts))
     except KafkaError as error:
         findings.append(with_options(str(error)))
     return findings
+
+
+async def _explained(check: Awaitable[list[str]]) -> list[str]:
+    """Return the faults that a check finds. Its error is one of them, so that the other checks are made too."""
+    try:
+        return await check
+    except KafkaError as error:
+        return [with_options(str(error))]
 
 
 def _topic(description: TopicDescription) -> Table:
@@ -168,7 +174,9 @@ def _topic(description: TopicDescription) -> Table:
     return Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE"), rows)
 
 
-def _of_topic(description: TopicDescription) -> list[str]:
+async def _of_topic(admin: Admin, topic: str, parts: dict[str, Part]) -> list[str]:
+    description = (await admin.topics.describe(topic))[topic]
+    parts["topic"] = _topic(description)
     leaderless = [partition.partition for partition in description.partitions if partition.leader is None]
     lacking = [
         partition.partition for partition in description.partitions if len(partition.in_sync) < len(partition.replicas)

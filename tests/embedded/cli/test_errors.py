@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytest.importorskip("typer")
@@ -72,6 +74,19 @@ def test_a_refusal_names_a_user_without_a_login(
     with EmbeddedKafkaServer(super_users=["User:admin"]) as server:
         error = CommandLine(server, monkeypatch, capfd).fails("produce", "orders", "--file", "/dev/null")
     assert "the user ANONYMOUS (a connection without a login) needs the operation write on the topic" in error
+
+
+def test_diagnose_checks_the_group_although_the_topic_does_not_exist(cli: CommandLine) -> None:
+    cli.ask("topics", "create", "read-once")
+    cli.ask("consume", "read-once", "--group", "readers-once", "--until", "end")
+    status, output, _ = cli.run("diagnose", "--topic", "no-such-topic", "--group", "readers-once", "--json")
+    report = json.loads(output)
+    assert (status, report["group"], report["state"]) == (1, "readers-once", "Empty")
+    topic, group = [row["finding"] for row in report["findings"]]
+    assert "no-such-topic" in topic
+    assert group == "group readers-once has no members: no consumer reads its topics now"
+    _, output, _ = cli.run("diagnose", "--topic", "read-once", "--group", "no-such-group", "--json")
+    assert [row["partition"] for row in json.loads(output)["topic"]] == [0]
 
 
 def test_diagnose_names_settings_as_properties(
