@@ -243,6 +243,8 @@ async def produce(
         raise ValueError("--json-in excludes --key, --key-separator and --null: the JSON has the key and its nulls")
     if key is not None and key_separator:
         raise ValueError("--key excludes --key-separator: it is the key of every record")
+    if value_message is not None and value_schema is None:  # the lines would be written as they are
+        raise ValueError("--value-message requires --value-schema: it chooses a message of that schema")
     headers = tuple(map(parse_header, header or ()))
     settings = _producer_settings(compression, acks)
     separator = unescape(key_separator) if key_separator else None

@@ -19,6 +19,7 @@ WRONG = [
     (("produce", "orders", "--file", "/nowhere/at/all"), "/nowhere/at/all"),
     (("produce", "orders", "--header", "novalue"), "--header must be NAME=VALUE, got 'novalue'"),
     (("produce", "orders", "--rate", "-1"), "'-1'"),
+    (("produce", "orders", "--value-message", "shop.Order"), "--value-message requires --value-schema"),
     (("consume", "orders", "--partition", "one"), "'one'"),
     (("groups", "reset-offsets", "g", "--to-earliest"), "no such option --to-earliest; use --to earliest; see"),
     (("topics", "create", "t", "--replication-factor", "3"), "no such option --replication-factor; use --replicas;"),
