@@ -46,6 +46,7 @@ async def ui(connection: ConnectionOptions, port: int, allow_writes: bool, regis
 async def serving_embedded(cluster: EmbeddedCluster) -> AsyncIterator[str]:
     """Serve the page of an embedded cluster on a free port, with changes. Yields its address."""
     settings = {**cluster.client_settings(), "client_id": CLIENT_ID}
+    cluster.history.leave_out(CLIENT_ID)
     async with Admin(**settings) as admin, Producer(**settings) as producer:
         clients = Clients(
             admin=admin,

@@ -289,6 +289,7 @@ class History:
         self._limit = limit
         self._exchanges: deque[Exchange] = deque()
         self._size = 0
+        self._left_out: str | None = None
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -299,8 +300,12 @@ class History:
     def __getitem__(self, index: int) -> Exchange:
         return self._exchanges[index]
 
+    def leave_out(self, client_id: str) -> None:
+        """Keep no requests of this client from now on: one that shows the history must not fill it."""
+        self._left_out = client_id
+
     def add(self, exchange: Exchange) -> None:
-        if self._limit <= 0:
+        if self._limit <= 0 or (exchange.client_id is not None and exchange.client_id == self._left_out):
             return
         self._exchanges.append(exchange)
         self._size += exchange.size

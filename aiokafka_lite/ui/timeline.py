@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..embedded import EmbeddedCluster
 
 CLIENT_ID = "aiokafka-lite-ui"
-"""The client id of the page, whose own requests are left out."""
+"""The client id of the page, whose own requests the history leaves out."""
 
 MOST_REQUESTS = 300
 """The most requests in an answer: the last ones."""
@@ -21,8 +21,7 @@ MOST_REQUESTS = 300
 def timeline(cluster: EmbeddedCluster) -> dict[str, Any]:
     """Return the last requests, the newest first, with their errors."""
     requests = []
-    exchanges = [exchange for exchange in cluster.history if exchange.client_id != CLIENT_ID]
-    for exchange in exchanges[-MOST_REQUESTS:]:
+    for exchange in list(cluster.history)[-MOST_REQUESTS:]:
         handled = exchange.handled_at
         requests.append(
             {

@@ -17,7 +17,7 @@ import pytest
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.cli.ui import serving_embedded
-from aiokafka_lite.embedded import EmbeddedSchemaRegistry
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedSchemaRegistry
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.schemas import AvroSerializer, Schema, SchemaRegistryClient
 from aiokafka_lite.ui.application import MOST_OPEN, Clients
@@ -194,6 +194,21 @@ async def test_a_phone_and_a_thousand_topics() -> None:
             await go(page, "timeline")
             await page.until("document.body.innerText.includes('CreateTopics v')")
             assert "aiokafka-lite-ui" not in await page.text()
+
+
+async def test_the_page_does_not_fill_the_history_of_requests_with_its_own() -> None:
+    async with EmbeddedCluster(config=ClusterConfig(history_limit=20)) as cluster:
+        await cluster.create_topic("orders")
+        async with serving_embedded(cluster) as address, httpx.AsyncClient(timeout=DEADLINE) as client:
+            async with Producer(cluster.bootstrap_servers, client_id="shop") as producer:
+                await producer.send("orders", b"1")
+            await client.get(address)
+            base = address.split("/?token=")[0]
+            for _ in range(20):
+                assert (await client.get(f"{base}/api/topics/orders")).status_code == 200
+            requests = (await client.get(f"{base}/api/timeline")).json()["requests"]
+    assert {request["client"] for request in requests} == {"shop"}
+    assert "Produce" in [request["request"] for request in requests]
 
 
 async def test_other_hosts_other_origins_and_other_users_are_refused(kafka: Kafka) -> None:
