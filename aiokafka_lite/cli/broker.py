@@ -327,4 +327,10 @@ def _quoted(value: str) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\")
+    """Escape a value in ASCII: Java reads the file as Latin-1, and a line break would end the value."""
+
+    def units(match: re.Match[str]) -> str:
+        content = match[0].encode("utf-16-be")
+        return "".join(f"\\u{content[start : start + 2].hex()}" for start in range(0, len(content), 2))
+
+    return re.sub(r"[^ -~]+", units, value.replace("\\", "\\\\"))

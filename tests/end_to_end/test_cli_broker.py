@@ -23,6 +23,17 @@ async def test_a_client_connects_with_the_properties_that_a_secured_broker_write
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_the_properties_are_in_ascii_which_java_reads_like_python(tmp_path: Path) -> None:
+    path, password = tmp_path / "client.properties", "p\u00e4ss \u65e5 \U0001f600 \\u"
+    options = ("--port", "0", "--sasl-user", f"alice:{password}", "--client-config", str(path), "--topic", "orders")
+    async with broker(*options):
+        listed = await run("topics", "list", "-c", str(path))
+        assert "orders" in listed.text, listed.errors
+    content = path.read_bytes()
+    assert content.isascii()
+    assert rb'password="p\u00e4ss \u65e5 \ud83d\ude00 ' in content
+
+
 async def test_a_broker_has_the_settings_and_the_id_that_the_options_give() -> None:
     options = ("--port", "0", "--config", "num.partitions=4", "--config", "log.retention.hours=2")
     async with broker(*options, "--first-node-id", "0", "--topic", "orders") as (_, servers):
