@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from .arguments import is_whole, must_be, several
+from .arguments import is_whole, must_be, several, text
 from .consumer import Consumer
 from .errors import ConfigurationError, KafkaError, harmless
 from .extras import extra
@@ -69,6 +69,7 @@ class TopicRange:
     partitions: Collection[int] | None = None
 
     def __post_init__(self) -> None:
+        text("topic", self.topic)
         for name, bound in (("start", self.start), ("end", self.end)):
             if isinstance(bound, datetime):
                 if bound.utcoffset() is None:
@@ -92,22 +93,13 @@ async def to_duckdb(
     one in memory. A table that exists is replaced. ``decode`` replaces keys and values by JSON; see ``decoded_by``.
     ``progress`` is called with the numbers of offsets that are read, and of all.
 
-    Raises ConfigurationError for wrong arguments and without the extra ``sql``, UnknownTopic, AuthorizationError,
-    KafkaTimeout, and KafkaError for a table that DuckDB refuses. May be cancelled; then tables may be missing.
+    Raises ConfigurationError for wrong arguments, for two ranges of one topic, and without the extra ``sql``,
+    UnknownTopic, AuthorizationError, KafkaTimeout, and KafkaError for a table that DuckDB refuses. May be cancelled;
+    then tables may be missing.
     """
     duck = extra("duckdb", "sql")
     extra("pyarrow")
-    if isinstance(topics, str | TopicRange):
-        topics = [topics]
-    ranges = [TopicRange(topic) if isinstance(topic, str) else topic for topic in topics]
-    several([topic_range.topic for topic_range in ranges], "topics")
-    tables: dict[str, str] = {}
-    for topic_range in ranges:
-        other = tables.setdefault(topic_range.topic.casefold(), topic_range.topic)
-        if other != topic_range.topic:
-            raise ConfigurationError(
-                f"topics {other!r} and {topic_range.topic!r} cannot be copied together: to DuckDB, their names are one"
-            )
+    ranges = _ranges([topics] if isinstance(topics, str | TopicRange) else several(topics, "topics"))
     database = duck.connect() if connection is None else connection
     reader = _RangeReader(consumer, progress)
     plans = [await reader.plan(topic_range) for topic_range in ranges]
@@ -117,6 +109,24 @@ async def to_duckdb(
             table = await reader.read(topic, starts, ends, decode)
             await run_in_thread(cursor, partial(_create, cursor, topic, table))
     return database
+
+
+def _ranges(topics: Iterable[str | TopicRange]) -> list[TopicRange]:
+    """Return one range for each table. Raises ConfigurationError for topics that would be the same table."""
+    tables: dict[str, TopicRange] = {}
+    for topic in topics:
+        topic_range = topic if isinstance(topic, TopicRange) else TopicRange(topic)
+        other = tables.setdefault(topic_range.topic.casefold(), topic_range)
+        if other.topic != topic_range.topic:
+            raise ConfigurationError(
+                f"topics {other.topic!r} and {topic_range.topic!r} cannot be copied together: to DuckDB, their names"
+                " are one"
+            )
+        if other != topic_range:
+            raise ConfigurationError(
+                f"topic {topic_range.topic!r} cannot be copied in two ranges: its table would have only one of them"
+            )
+    return list(tables.values())
 
 
 async def run_in_thread(database: duckdb.DuckDBPyConnection, function: Callable[[], T]) -> T:
@@ -251,7 +261,8 @@ class _RangeReader:
         if bound is None:
             return default
         if isinstance(bound, datetime):
-            times = await self._consumer.offsets_for_times(dict.fromkeys(lasts, round(bound.timestamp() * 1000)))
+            moment = max(0, round(bound.timestamp() * 1000))  # no record is older than the epoch
+            times = await self._consumer.offsets_for_times(dict.fromkeys(lasts, moment))
             return {partition: lasts[partition] if at is None else at.offset for partition, at in times.items()}
         return {partition: last + bound if bound < 0 else bound for partition, last in lasts.items()}
 

@@ -173,6 +173,27 @@ async def test_topics_that_differ_in_case_only_are_refused(cluster: EmbeddedClus
             await to_duckdb(consumer, ["orders", "Orders"])
 
 
+async def test_two_ranges_of_a_topic_and_what_is_no_topic_are_refused(cluster: EmbeddedCluster) -> None:
+    async with Consumer(**cluster.client_settings()) as consumer:
+        with pytest.raises(ConfigurationError, match="topic 'orders' cannot be copied in two ranges"):
+            await to_duckdb(consumer, [TopicRange("orders", 0, 2), TopicRange("orders", 4, 6)])
+        for topics in (5, [5], [["orders"]]):
+            with pytest.raises(TypeError, match=r"topics? must be"):
+                await to_duckdb(consumer, topics)  # type: ignore[arg-type]
+
+
+async def test_a_time_before_the_epoch_is_before_all_records(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("orders")
+    await cluster.produce("orders", b"{}")
+    async with Consumer(**cluster.client_settings()) as consumer:
+        old = datetime(1960, 1, 1, tzinfo=UTC)
+        for part, count in ((TopicRange("orders", old), 1), (TopicRange("orders", end=old), 0)):
+            with await to_duckdb(consumer, part) as database:
+                assert database.execute("select count(*) from orders").fetchone() == (count,)
+        with await to_duckdb(consumer, ["orders", "orders"]) as database:
+            assert database.execute("select count(*) from orders").fetchone() == (1,)
+
+
 def test_json_has_no_values_of_python(cli: CommandLine) -> None:
     query = """
         select 'nan'::double as n, [1.5, '-inf'::double] as l, 'ab'::blob as b, {'t': timestamp '2026-01-02 03:04:05'}
