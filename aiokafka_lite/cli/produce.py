@@ -96,7 +96,7 @@ async def produce(connection: ConnectionOptions, output: Output, job: ProduceJob
         await check_topics(connection, [job.topic], may_create=connection.may_create_topics(), max_partitions=1)
         try:
             async with started(producer):
-                await producer.partitions_for(job.topic)
+                sending.expect_partitions(len(await producer.partitions_for(job.topic)))
                 log_warnings()
                 await sending.send_all(Lines(descriptor, producer.config.max_request_size))
         except (asyncio.CancelledError, KafkaError):

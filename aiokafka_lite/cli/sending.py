@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
 
+from ..arguments import plural
 from ..errors import BufferFull, KafkaError, RecordTooLarge, SerializationError
 from ..producer import Delivery, Producer
 from ..producer.accept.arrow import BulkDelivery, Written
 from ..types import Header
 from .terminal.lines import Lines
 from .terminal.progress import Bar
+from .terminal.run import say
 
 if TYPE_CHECKING:
     from .terminal.json_lines import JsonRecord
@@ -207,11 +209,24 @@ class Sending:
         self._began = 0.0
         self._columns: ModuleType | None = None
         self._may_be_columns = job.may_be_columns and find_spec("pyarrow") is not None
+        self._partitions: int | None = None
 
     @property
     def acknowledged(self) -> int:
         """The number of lines that are acknowledged."""
         return self._acknowledged + sum(block.acknowledged() for block in self._open)
+
+    def expect_partitions(self, count: int) -> None:
+        """Say once, when a record is for another partition than these: the producer waits for it to be created."""
+        self._partitions = count
+        if self._job.partition is not None:
+            self._check_partition(self._job.partition)
+
+    def _check_partition(self, number: int) -> None:
+        if self._partitions is None or number < self._partitions:
+            return
+        count, self._partitions = self._partitions, None
+        say(f"topic {self._job.topic!r} has {plural(count, 'partition')}: waiting until partition {number} exists")
 
     async def send_all(self, source: Lines) -> None:
         """Send lines until the end of the input. The error of a failed record ends this, even while no line arrives."""
@@ -284,6 +299,8 @@ class Sending:
                     raise line_error(self.read, error) from None
                 headers = own_headers + self._job.headers
                 partition = own_partition if self._job.partition is None else self._job.partition
+                if partition is not None:
+                    self._check_partition(partition)
             if null is not None:
                 key = None if key == null else key
                 value = None if value == null else value

@@ -101,6 +101,21 @@ def test_produce_prints_the_offsets_it_has_written(cli: CommandLine, tmp_path: P
     assert printed["partitions"] == [{"partition": 1, "first_offset": 1, "last_offset": lines, "records": lines}]
 
 
+@pytest.mark.parametrize(
+    ("lines", "options"),
+    [("1\n", ("--partition", "5")), ('{"value":1}\n{"value":2,"partition":5}\n', ("--json-in",))],
+)
+def test_a_partition_that_does_not_exist_is_not_waited_for_silently(
+    cli: CommandLine, tmp_path: Path, lines: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "lines").write_text(lines)
+    cli.run("topics", "create", "narrow")
+    status, _, errors = cli.run("produce", "narrow", "--timeout", "1", "--file", str(tmp_path / "lines"), *options)
+    assert status == 1
+    assert errors.count("topic 'narrow' has 1 partition: waiting until partition 5 exists\n") == 1, errors
+    assert "topic 'narrow' has partitions 0 to 0, got partition=5" in errors
+
+
 def test_a_rate_may_be_infinite(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("1\n2\n")
     cli.ask("topics", "create", "fast")
