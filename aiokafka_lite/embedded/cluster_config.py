@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..aio.runtime import wall_clock
-from ..arguments import check_function, is_whole, must_be, several, whole
+from ..arguments import INT32_MAX, check_function, is_whole, must_be, plural, several, whole
 from ..errors import ConfigurationError
 from ..protocol.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from .client_telemetry import MetricsPush
@@ -116,6 +116,12 @@ class ClusterConfig:
         """Raise ConfigurationError unless a cluster with this number of brokers can have these settings."""
         if not is_whole(brokers) or brokers < 1:
             raise ConfigurationError(must_be("brokers", "a whole number >= 1", brokers))
+        # The next brokers have the next ids and ports.
+        for name, highest in (("first_node_id", INT32_MAX), ("advertised_port", 65_535)):
+            first = getattr(self, name)
+            if first is not None and first + brokers - 1 > highest:
+                what = f"a whole number <= {highest - brokers + 1} for {plural(brokers, 'broker')}"
+                raise ConfigurationError(must_be(name, what, first))
         if tcp and self.host not in LOOPBACK and not self.expose:
             what = "a loopback address; for any other address pass expose=True"
             raise ConfigurationError(must_be("host", what, self.host))

@@ -99,6 +99,14 @@ async def test_the_first_node_id_can_be_chosen() -> None:
             assert (await peer.produce("t", produced(b"x", timestamp=-1))).error_code == 0
 
 
+@pytest.mark.parametrize(("name", "first"), [("first_node_id", 2**31 - 2), ("advertised_port", 65_534)])
+def test_the_last_broker_has_an_id_and_a_port_that_clients_can_use(name: str, first: int) -> None:
+    config = ClusterConfig(**{name: first})  # type: ignore[arg-type]
+    EmbeddedCluster(brokers=2, config=config)
+    with pytest.raises(ConfigurationError, match=f"{name} must be a whole number <= {first - 1} for 3 brokers"):
+        EmbeddedCluster(brokers=3, config=config)
+
+
 @in_virtual_time
 async def test_compacted_topics_are_compacted_by_their_settings() -> None:
     clock = asyncio.get_running_loop().time
