@@ -211,6 +211,21 @@ async def test_the_page_does_not_fill_the_history_of_requests_with_its_own() -> 
     assert "Produce" in [request["request"] for request in requests]
 
 
+@pytest.mark.usefixtures("needs_browser")
+async def test_a_record_with_nanoseconds_as_its_time_does_not_hide_the_others() -> None:
+    async with EmbeddedCluster() as cluster:
+        await cluster.create_topic("orders", configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
+        async with Producer(cluster.bootstrap_servers) as producer:
+            for value, timestamp in ((b"nanoseconds", 1_795_989_952_806_000_000), (b"milliseconds", 1_795_989_952_806)):
+                await producer.send("orders", value, timestamp=timestamp)
+        async with serving_embedded(cluster) as address, opened(address) as page:
+            await go(page, "topics/orders")
+            await page.until("document.querySelector('table.records') || document.querySelector('.error')")
+            text = await page.text()
+    assert "@1795989952806000000" in text
+    assert "2026-11-29 22:05:52.806" in text
+
+
 async def test_other_hosts_other_origins_and_other_users_are_refused(kafka: Kafka) -> None:
     topic = await kafka.create_topic(partitions=1)
     async with page_of(kafka, writes=False) as address, httpx.AsyncClient(timeout=DEADLINE) as client:

@@ -25,7 +25,11 @@ const bytes = (value) => {
   while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
   return `${value.toFixed(unit ? 1 : 0)} ${units[unit]}`;
 };
-const time = (milliseconds) => (milliseconds < 0 ? "–" : new Date(milliseconds).toISOString().replace("T", " ").replace("Z", ""));
+const time = (milliseconds) => {
+  if (milliseconds < 0) return "–";
+  if (milliseconds > 8.64e15) return `@${milliseconds}`; // no Date has it: the producer probably wrote nanoseconds
+  return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", "");
+};
 const part = encodeURIComponent;
 const link = (view, name) => element("a", { href: `#/${view}/${part(name)}` }, name);
 
