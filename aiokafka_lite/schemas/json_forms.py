@@ -140,8 +140,10 @@ def _protobuf_writer(file: ProtobufFile, message: str | None, start: bytes) -> F
     def write(value: Any) -> bytes:
         try:
             content: bytes = json_format.ParseDict(value, message_class()).SerializeToString()
-        except (json_format.Error, AttributeError, TypeError) as error:
+        except (json_format.Error, AttributeError, TypeError, OverflowError) as error:
             raise ValueError(f"the value is not a {name}: {error}") from None
+        except SystemError as error:  # upb looks a name up that has half a surrogate pair, and forgets its own error
+            raise ValueError(f"the value is not a {name}: {error.__cause__ or error}") from None
         return head + content
 
     return write

@@ -171,6 +171,17 @@ def test_protobuf_is_written_and_read_without_its_classes(cli: CommandLine, tmp_
     assert '"idd"' in error
 
 
+@pytest.mark.parametrize("value", ['{"kind":"\\ud800"}', '{"kind":Infinity}', '{"kind":"\\ud800x"}', '"\\ud800"'])
+def test_a_value_that_protobuf_itself_does_not_expect_is_an_error_of_its_line(
+    cli: CommandLine, tmp_path: Path, value: str
+) -> None:
+    schema = write(tmp_path, "kind.proto", 'syntax = "proto3"; message A { Kind kind = 1; } enum Kind { NONE = 0; }')
+    cli.run("topics", "create", "kinds")
+    path = write(tmp_path, "lines", f"{value}\n")
+    errors = cli.run("produce", "kinds", "--file", path, "--value-schema", schema)[2]
+    assert "line 1: value: the value is not a A: " in errors
+
+
 def test_json_schema_is_checked_when_it_is_written(cli: CommandLine, tmp_path: Path) -> None:
     cli.ask("schemas", "register", "cities", write(tmp_path, "city.json", {"type": "string"}))
     path = write(tmp_path, "order.json", JSON)
