@@ -21,6 +21,7 @@ from ..net.broker import Broker
 from ..net.connection import Connection
 from ..snapshot import Snapshot
 from ..version import VERSION
+from .bootstrap import Address
 from .client import Client
 from .metrics import loop_time
 
@@ -192,7 +193,7 @@ def _cluster(client: Client) -> ClusterReport:
         bootstrap_servers=",".join(client.config.servers),
         cluster_id=view.cluster_id,
         controller=view.controller_id,
-        brokers=tuple(f"{node.node_id} at {node.host}:{node.port}" for node in view.nodes.values()),
+        brokers=tuple(f"{node.node_id} at {Address(node.host, node.port)}" for node in view.nodes.values()),
         metadata_age=None if view.updated_at is None else round(view.age(loop_time()), 3),
         topics={
             name: plural(len(topic.partitions), "partition") if not topic.error else topic.error.name

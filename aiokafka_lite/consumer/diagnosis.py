@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..aio.service import Service
 from ..arguments import check_wait
+from ..cluster.bootstrap import Address
 from ..cluster.client import Client
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
 from ..cluster.health import Health, health_of
@@ -83,7 +84,7 @@ def group_report(runner: MemberRunner | None) -> GroupReport | None:
         generation=member.generation,
         strategy=member.strategy,
         is_leader=member.leadership is not None,
-        coordinator=None if node is None else f"{node.node_id} at {node.host}:{node.port}",
+        coordinator=None if node is None else f"{node.node_id} at {Address(node.host, node.port)}",
         owned=len(member.partitions.owned),
     )
 

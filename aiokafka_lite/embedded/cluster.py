@@ -517,4 +517,4 @@ def _addresses(cluster: EmbeddedCluster, listener: str) -> str:
     addresses = [(node.host, node.listeners[listener].port) for node in cluster.nodes.values()]
     if not all(port for _, port in addresses):
         raise IllegalStateError(f"{cluster!r} has no ports yet, because it {NOT_STARTED}")
-    return ",".join(f"{host}:{port}" for host, port in addresses)
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)

@@ -285,6 +285,7 @@ class BrokerNode:
         """Set the settings that this broker alone has in its file."""
 
         def addresses(host: str, ports: Mapping[str, int]) -> str:
+            host = f"[{host}]" if ":" in host else host
             return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
 
         ports = {name: listener.port for name, listener in self.listeners.items()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..aio.service import Service, ServiceState
 from ..arguments import check_wait
+from ..cluster.bootstrap import Address
 from ..cluster.diagnosis import MOST_SHOWN, Diagnosis, common
 from ..cluster.health import Health, health_of
 from ..cluster.metrics import loop_time
@@ -67,7 +68,7 @@ def share_diagnosis(service: Service, core: ShareCore) -> ShareConsumerDiagnosis
             state=member.state.name,
             member_id=member.member_id,
             epoch=member.epoch,
-            coordinator=None if node is None else f"{node.node_id} at {node.host}:{node.port}",
+            coordinator=None if node is None else f"{node.node_id} at {Address(node.host, node.port)}",
             assigned=len(member.assignment),
         ),
         partitions=_partitions(core),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..admin import Admin, ConfigResource, ConfigResourceType, ConfigSource, OffsetSpec
+from ..cluster.bootstrap import Address
 from ..errors import KafkaError, UnsupportedVersion
 from ..types import TopicPartition
 from .history import LagHistory
@@ -33,7 +34,7 @@ class Views:
             "brokers": [
                 {
                     "id": node.node_id,
-                    "address": f"{node.host}:{node.port}",
+                    "address": str(Address(node.host, node.port)),
                     "rack": node.rack,
                     "bytes": stored.get(node.node_id),
                 }
