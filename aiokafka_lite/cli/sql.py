@@ -118,7 +118,11 @@ def _moment(milliseconds: int) -> datetime:
 
 def _result(database: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     result = database.execute(query)
-    return [column[0] for column in result.description or ()], result.fetchall()
+    try:
+        return [column[0] for column in result.description or ()], result.fetchall()
+    except OverflowError as error:  # of timedelta, which holds less than DuckDB's interval
+        what = f"a result is too large for Python ({error}); cast it in the query, as in value::text"
+        raise ConfigurationError(what) from error
 
 
 def _show(shared: Shared, names: list[str], rows: list[tuple[Any, ...]]) -> None:

@@ -16,6 +16,7 @@ Rule 3: A claim that is held during a rebalance does no harm: if another member 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -200,14 +201,18 @@ class ExactlyOnceInto(Generic[K, V, T]):
         """Call ``process`` with each batch and its transaction, until ``stop``.
 
         After an error that the store calls transient, the records are processed again, with a growing pause. Other
-        errors roll the transaction back and are raised. Raises ConfigurationError for something else than a function.
+        errors roll the transaction back and are raised. Raises ConfigurationError for something else than an async
+        function.
         """
         check_function("process", process)
         while not self._is_stopped:
             try:
                 async with self:
                     async for records, transaction in self:
-                        await process(records, transaction)
+                        awaitable = process(records, transaction)
+                        if not inspect.isawaitable(awaitable):  # the transaction is rolled back
+                            raise ConfigurationError(must_be("process", "an async function", process))
+                        await awaitable
             except Exception as error:
                 if not self._store.is_transient(error):
                     raise

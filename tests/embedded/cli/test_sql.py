@@ -101,6 +101,7 @@ def test_json_has_each_of_the_columns_with_one_name(cli: CommandLine) -> None:
         ("select 1", "the query reads no topic; name one, as in: select count(*) from orders"),
         ("select ctiy from orders", '"ctiy" not found in FROM clause'),
         ("drop table orders", "the query is wrong: "),
+        ("select interval 1999999999 day from orders", "cast it in the query, as in value::text"),
         ("", "the query"),
     ],
 )

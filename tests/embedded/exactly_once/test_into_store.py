@@ -275,6 +275,14 @@ async def test_iterations_may_be_cancelled_at_every_turn(cluster: EmbeddedCluste
     await finish(cluster, store, orders)
 
 
+async def test_a_plain_function_is_refused_and_its_transaction_is_rolled_back(cluster: EmbeddedCluster) -> None:
+    store, orders = MemoryStore(), await write(cluster, COUNT)
+    async with member(cluster, store) as batches:
+        with pytest.raises(ConfigurationError, match="process must be an async function, got <function"):
+            await batches.run(lambda records, transaction: None)  # type: ignore[arg-type, return-value]
+    await finish(cluster, store, orders)
+
+
 async def test_wrong_arguments_are_refused(cluster: EmbeddedCluster) -> None:
     settings: dict[str, Any] = {"connector": cluster.connector}
     servers = cluster.bootstrap_servers
