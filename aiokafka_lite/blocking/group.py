@@ -301,15 +301,14 @@ class Workers(ConsumerGroupHandler[K, V], Blocking):
         max_pending: int = 1000,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
-        settings: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
-        if batch_timeout:
-            settings["batch_timeout"] = batch_timeout
+        settings: dict[str, Any] = {"batch_size": batch_size, "batch_timeout": batch_timeout}
         workers: AsyncWorkers[K, V] = AsyncWorkers(
             handle,
             concurrency=concurrency,
             order=order,
             executor=executor,
             rules=rules,
+            breaker=breaker,
             producer=asynchronous(producer),
             timeout=timeout,
             max_pending=max_pending,

@@ -19,6 +19,7 @@ import aiokafka_lite.consumer.iteration
 import aiokafka_lite.group.offsets
 import aiokafka_lite.producer
 from aiokafka_lite.compiled import COMPILED
+from aiokafka_lite.errors import ConfigurationError
 
 ASYNCIO: dict[str, Any] = {
     **{name: getattr(aiokafka_lite, name) for name in aiokafka_lite.__all__},
@@ -111,6 +112,22 @@ def test_a_blocking_class_has_every_call_of_its_asyncio_class(name: str) -> None
 def test_a_client_is_made_with_the_same_arguments(name: str) -> None:
     ours, theirs = getattr(aiokafka_lite.blocking, name), ASYNCIO[name]
     assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+
+
+@pytest.mark.parametrize("name", ["Admin", "Consumer", "ConsumerGroup", "Producer", "ShareConsumer", "Workers"])
+def test_each_argument_reaches_the_asyncio_class(name: str) -> None:
+    ours, theirs = getattr(aiokafka_lite.blocking, name), ASYNCIO[name]
+    first = print if name == "Workers" else "localhost:9092"
+    required = {"group_id": "readers"} if name in ("ConsumerGroup", "ShareConsumer") else {}
+
+    def refusal(kind: type, argument: str) -> type[BaseException]:
+        with pytest.raises((ConfigurationError, TypeError, ValueError)) as raised:
+            kind(first, **{**required, argument: object()})
+        return raised.type
+
+    for parameter in inspect.signature(theirs).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            assert refusal(ours, parameter.name) is refusal(theirs, parameter.name), parameter.name
 
 
 @pytest.mark.skipif(not Path(sys.executable).with_name("ruff").exists(), reason="ruff comes with the group test")
