@@ -141,7 +141,7 @@ FILES = [
                         )
                     """,
                     "start": START,
-                    "close": "self._end(self._inner.close, timeout, leave_group=leave_group)",
+                    "close": "check_timeout(timeout)\nself._end(self._inner.close, timeout, leave_group=leave_group)",
                     "__aiter__": "return self._iterate()",
                     "__anext__": "return self._next_record()",
                     "poll": "return self._poll({arguments})",
@@ -151,11 +151,7 @@ FILES = [
                     "batches": "return Batches(self._run(self._inner.batches, {arguments}), self._seek_back)",
                     "read_until": "return BoundedRead(self._run(self._inner.read_until, {arguments}), self._seek_back)",
                     "offsets": 'return Offsets(self._read("offsets"))',
-                    "add_listener": """
-                        adapted = listener_of(listener)
-                        assert adapted is not None, "only None has none"
-                        self._run(self._inner.add_listener, adapted)
-                    """,
+                    "add_listener": "self._run(self._inner.add_listener, checked_listener(listener))",
                 },
                 without=CLIENT,
                 internal=("take_ready",),
@@ -201,6 +197,8 @@ FILES = [
             "RebalanceListener": ".callbacks",
             "RecordIteration": ".reading",
             "V": "..types",
+            "check_timeout": "..arguments",
+            "checked_listener": ".callbacks",
             "listener_of": ".callbacks",
         },
     ),
@@ -313,7 +311,7 @@ FILES = [
                 "BlockingShareConsumer[K, V]",
                 {
                     "start": START,
-                    "close": "self._end(self._inner.close, timeout)",
+                    "close": "check_timeout(timeout)\nself._end(self._inner.close, timeout)",
                     "__anext__": "return self._take_next(self._inner.__anext__)",
                     "poll": "return self._take(max_records, self._inner.poll, {arguments})",
                 },
@@ -321,7 +319,7 @@ FILES = [
                 inherits=[COMPONENT],
             ),
         ],
-        {"BlockingShareConsumer": ".reading", "K": "..types", "V": "..types"},
+        {"BlockingShareConsumer": ".reading", "K": "..types", "V": "..types", "check_timeout": "..arguments"},
     ),
     File(
         "admin.py",
@@ -331,13 +329,14 @@ FILES = [
                 "admin.admin",
                 "Admin",
                 "BlockingClient",
-                {"start": START, "close": "self._end(self._inner.close, timeout)"},
+                {"start": START, "close": "check_timeout(timeout)\nself._end(self._inner.close, timeout)"},
                 without=CLIENT,
                 inherits=[COMPONENT],
             ),
         ],
         {
             "BlockingClient": ".wrapper",
+            "check_timeout": "..arguments",
             **dict.fromkeys(("Configs", "OffsetsOfPartitions", "Records", "Topics"), ".admin_topics"),
             **dict.fromkeys(("Groups", "ShareGroups"), ".admin_groups"),
             **dict.fromkeys(("Cluster", "Leaders", "LogDirs", "Quotas", "Reassignments"), ".admin_cluster"),

@@ -230,6 +230,7 @@ class Service:
         the call returns at once, since a task cannot wait for its own end. Raises the exception that ended the
         component, if any, and KafkaTimeout if a task resists cancellation.
         """
+        check_timeout(timeout)
         self.check_process()
         if self._state is ServiceState.NEW:
             self._advance(ServiceEvent.CLOSE)

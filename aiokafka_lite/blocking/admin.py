@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..admin.admin import Admin as AsyncAdmin
+from ..arguments import check_timeout
 from ..method_names import ADMIN
 from .admin_access import Acls, Tokens, Transactions, Users
 from .admin_cluster import Cluster, Leaders, LogDirs, Quotas, Reassignments
@@ -127,4 +128,5 @@ class Admin(BlockingClient):
         May be called more than once, from any thread. If the call is interrupted, all tasks are cancelled at once.
         Raises the exception that ended the component, if any, and KafkaTimeout if a task resists cancellation.
         """
+        check_timeout(timeout)
         self._end(self._inner.close, timeout)

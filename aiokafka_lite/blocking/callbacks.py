@@ -133,9 +133,12 @@ class HandlerInThreads(AsyncHandler[K, V]):
 
 
 def listener_of(listener: object) -> AsyncListener | None:
+    """Return the listener for the asyncio consumer, None for None; see ``checked_listener``."""
+    return None if listener is None else checked_listener(listener)
+
+
+def checked_listener(listener: object) -> AsyncListener:
     """Return the listener for the asyncio consumer. Raises ConfigurationError for an object of another class."""
-    if listener is None:
-        return None
     if not isinstance(listener, RebalanceListener):
         expected = "an instance of aiokafka_lite.blocking.RebalanceListener"
         raise ConfigurationError(must_be("listener", expected, listener))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..aio.runtime import wall_clock
+from ..arguments import check_timeout
 from ..consumer.bounded import BoundedRead as AsyncBoundedRead
 from ..consumer.consumer import Consumer as AsyncConsumer
 from ..consumer.iteration import ArrowBatches as AsyncArrowBatches
@@ -15,7 +16,7 @@ from ..consumer.iteration import Batches as AsyncBatches
 from ..consumer.iteration import PartitionReader as AsyncPartitionReader
 from ..method_names import CONSUMER
 from ..types import K, V
-from .callbacks import RebalanceListener, listener_of
+from .callbacks import RebalanceListener, checked_listener, listener_of
 from .reading import (
     ArrowIteration,
     BatchIteration,
@@ -132,6 +133,7 @@ class Consumer(BlockingConsumer[K, V]):
         timeout, all tasks are cancelled. Raises the exception that had already ended the consumer, or an exception of a
         callback that no read has raised.
         """
+        check_timeout(timeout)
         self._end(self._inner.close, timeout, leave_group=leave_group)
 
     @property
@@ -264,9 +266,7 @@ class Consumer(BlockingConsumer[K, V]):
 
         Raises IllegalStateError for a consumer that is not a member of a group, ConfigurationError for another object.
         """
-        adapted = listener_of(listener)
-        assert adapted is not None, "only None has none"
-        self._run(self._inner.add_listener, adapted)
+        self._run(self._inner.add_listener, checked_listener(listener))
 
     def __iter__(self) -> RecordIteration[K, V]:
         """Iterate over records until the consumer is closed. Raises the error of a partition that cannot be read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..aio.runtime import wall_clock
+from ..arguments import check_timeout
 from ..method_names import SHARE_CONSUMER
 from ..share.consumer import ShareConsumer as AsyncShareConsumer
 from ..types import K, V
@@ -98,6 +99,7 @@ class ShareConsumer(BlockingShareConsumer[K, V]):
         The last read's records are released, also in implicit mode: call ``commit`` first if they are processed. Raises
         the exception that had already ended the consumer, or an error that no read has raised.
         """
+        check_timeout(timeout)
         self._end(self._inner.close, timeout)
 
     def __iter__(self) -> Self:

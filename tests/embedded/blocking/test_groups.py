@@ -142,6 +142,11 @@ def test_wrong_handlers_are_refused(server: EmbeddedKafkaServer, topic: str) -> 
             Workers(print, producer="a producer")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"an instance of aiokafka_lite\.blocking\.RebalanceListener"):
         Consumer(server.bootstrap_servers, topics=[topic], group_id=topic, listener=print)  # type: ignore[arg-type]
+    consumer = Consumer(server.bootstrap_servers, topics=[topic], group_id=topic)
+    with pytest.raises(
+        ConfigurationError, match=r"an instance of aiokafka_lite\.blocking\.RebalanceListener, got None"
+    ):
+        consumer.add_listener(None)  # type: ignore[arg-type]
 
 
 def test_a_listener_may_block(server: EmbeddedKafkaServer, filled: str) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import Record, TopicPartition
-from aiokafka_lite.blocking import Consumer, Producer
+from aiokafka_lite.blocking import Admin, Consumer, Producer, ShareConsumer
 from aiokafka_lite.blocking.loop_thread import LoopThread, loop_thread
-from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from aiokafka_lite.testing.server import EmbeddedKafkaServer
 from tests.waiting import DEADLINE
 
@@ -317,6 +317,18 @@ def test_a_forked_process_has_its_own_thread_and_is_refused_the_clients_of_its_p
     values = [record.value for record in server.records(topic, 0)]
     assert sorted(values) == [b"child", b"child", b"parent", b"parent", b"parent"]  # type: ignore[type-var]
     assert [record.value for record in server.records(topic, 1)] == [b"left by the child"]
+
+
+@pytest.mark.parametrize(
+    "kind", [Admin, Consumer, Producer, functools.partial(ShareConsumer, topics=["no-topic"], group_id="readers")]
+)
+def test_a_close_that_is_refused_does_not_forget_the_client(server: EmbeddedKafkaServer, kind: Any) -> None:
+    client = kind(server.bootstrap_servers)
+    client.start()
+    with pytest.raises(ConfigurationError, match="timeout must be a number of seconds, or None, got 'soon'"):
+        client.close("soon")
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del client
 
 
 def test_clients_leave_no_thread_and_no_socket(server: EmbeddedKafkaServer, topic: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka_lite.aio.service import CANCEL_TIMEOUT, ServiceState
 from aiokafka_lite.aio.virtual_time import VirtualTimeLoop
-from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.errors import ConfigurationError, IllegalStateError
 from tests.pure.aio.recording_component import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
 
@@ -84,6 +84,13 @@ async def slow_to_close() -> Probe:
     await probe.start()
     probe.service.start_child(probe.forever)
     return probe
+
+
+async def test_a_timeout_of_a_wrong_type_is_refused_and_the_component_runs_on() -> None:
+    async with Probe() as probe:
+        with pytest.raises(ConfigurationError, match="timeout must be a number of seconds, or None, got 'soon'"):
+            await probe.close(timeout="soon")  # type: ignore[arg-type]
+        assert probe.state is ServiceState.RUNNING
 
 
 @in_virtual_time
