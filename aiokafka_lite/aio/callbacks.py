@@ -27,6 +27,12 @@ def in_copy(function: Callable[[*Ts], T], *args: *Ts) -> T:
     return copy_context().run(function, *args)
 
 
+def callback_name(function: object) -> str:
+    """Return the name of a function of the program, for the log."""
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
+
+
 class CallbackErrors:
     """Logs an exception once per callback and type, because it usually repeats for every record."""
 

@@ -564,7 +564,13 @@ def _check_loop(loop: asyncio.AbstractEventLoop | None, component: object) -> No
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Take the error that a task group raised out of its exception groups. Several errors stay a group."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    """Take the error that a task group raised out of its exception groups. Several errors stay a group.
+
+    SystemExit and KeyboardInterrupt are taken out of several, because they end the program only by themselves.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        ends = error.subgroup((KeyboardInterrupt, SystemExit))
+        if ends is None and len(error.exceptions) > 1:
+            break
+        error = (ends or error).exceptions[0]
     return error

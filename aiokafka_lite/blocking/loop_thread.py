@@ -23,9 +23,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-import anyio
-from anyio.from_thread import BlockingPortal
-
 from ..aio import forks
 from ..aio.service import NOT_STARTED
 from ..errors import IllegalStateError
@@ -160,11 +157,11 @@ class LoopThread:
     def __init__(self) -> None:
         self._clients: set[Closable] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         # A daemon, because the interpreter waits for all other threads before it lets this one close the clients.
         self._thread = threading.Thread(target=_run_loop, args=(started,), name=NAME, daemon=True)
         self._thread.start()
-        self._portal, self.loop = started.result()
+        self.loop, self._stopping = started.result()
 
     @property
     def is_current(self) -> bool:
@@ -227,7 +224,7 @@ class LoopThread:
         if not self._thread.is_alive():
             return
         self.call(self._close_all)
-        self._portal.start_task_soon(self._portal.stop, True)
+        self.soon(self._stopping.set)
         self._thread.join(JOIN_TIMEOUT)
 
 
@@ -290,20 +287,31 @@ class _Lookups(ThreadPoolExecutor):
             return done
 
 
-def _run_loop(started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]]) -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(_Lookups(thread_name_prefix=f"{NAME}-lookup"))
-        async with BlockingPortal() as portal:
-            started.set_result((portal, loop))
-            await portal.sleep_until_stopped()
+def _run_loop(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def wait() -> None:
+        started.set_result((asyncio.get_running_loop(), stopping))
+        await stopping.wait()
 
     try:
-        anyio.run(run)
+        with asyncio.Runner() as runner:
+            loop, stopping = runner.get_loop(), asyncio.Event()
+            loop.set_default_executor(_Lookups(thread_name_prefix=f"{NAME}-lookup"))
+            waiting = loop.create_task(wait(), name=NAME)
+            while not waiting.done():
+                _run(loop, waiting)
     except BaseException as error:
         if started.done():
             raise
         started.set_exception(error)
+
+
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    try:
+        loop.run_until_complete(task)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # Code of the program, such as a handler that calls ``sys.exit``, has raised it in a task. asyncio stops the
+        # loop then, but the clients of other threads need it, and the task's own result is the exception.
+        logger.warning("%r left the event loop of the blocking clients, which runs on", error)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from ..aio import forks
+from ..aio.callbacks import CallbackErrors, callback_name
 from ..aio.deadline import deadline
 from ..arguments import check_timeout
 from ..errors import BufferFull, IllegalStateError
@@ -41,6 +42,8 @@ CROSSING_RECORDS = 10_000
 
 TURN = 1_000
 """Records that the loop accepts before its other tasks have a turn."""
+
+_errors = CallbackErrors()
 
 OnSettled = Callable[[RecordMetadata, Exception | None], None]
 
@@ -159,7 +162,7 @@ class SendQueue:
 
     def _report_batch(self, result: BatchResult) -> None:
         for delivery in self._reports.pop(result):
-            delivery.call_back()
+            self.report(delivery)  # the record may have moved to a batch that is not settled
 
     def after(self, function: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], Coroutine[Any, Any, T]]:
         """Return a call that begins when the records before it are accepted (rule 2)."""
@@ -200,8 +203,8 @@ class SendQueue:
                 self._is_full = isinstance(error, BufferFull)
                 self._waiting = self.running().spawn(self._drain_slowly(crossing))
                 return
-            except Exception as error:  # noqa: BLE001 - of a serializer or a partitioner of the program
-                accepted = failed_delivery(topic, error)
+            except BaseException as error:  # noqa: BLE001 - of a serializer or a partitioner of the program
+                accepted = _refused(topic, error)
             delivery.inner = accepted
             if delivery.callback is not None:
                 self.report(delivery)
@@ -215,8 +218,8 @@ class SendQueue:
         try:
             accepted = await calls.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
         except BaseException as error:
-            accepted = failed_delivery(topic, error if isinstance(error, Exception) else IllegalStateError(repr(error)))
-            if not isinstance(error, Exception):
+            accepted = _refused(topic, error)
+            if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
             self._waiting, self._is_full = None, False
@@ -224,6 +227,11 @@ class SendQueue:
             if delivery.callback is not None:
                 self.report(delivery)
             self._drain()
+
+
+def _refused(topic: str, error: BaseException) -> AsyncDelivery:
+    # SystemExit in the loop would end nothing but the records behind this one.
+    return failed_delivery(topic, error if isinstance(error, Exception) else IllegalStateError(repr(error)))
 
 
 def _finish(turn: asyncio.Future[None]) -> None:
@@ -347,17 +355,20 @@ class Delivery:
     # In the loop.
 
     def call_back(self) -> None:
-        """Pass the callbacks to the asyncio delivery, which calls them if the record is settled."""
+        """Let the asyncio delivery call the callbacks. The record is settled."""
         assert self.inner is not None, "the loop has accepted the record"
         function = self.callback
         if function is None:  # another call has passed them
             return
         with self._queue.report_lock:
-            context, more = self._context, self._more
+            callbacks = [(self._context, function), *(self._more or ())]
             self.callback = None
-        self.inner.report_in(context, function)
-        for context, function in more or ():
-            self.inner.report_in(context, function)
+        for context, function in callbacks:
+            try:
+                self.inner.report_in(context, function)
+            except (KeyboardInterrupt, SystemExit) as error:
+                # In the loop it would end only this turn, and the records that are settled in it.
+                _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run a method of a delivery whose record has moved to another batch, which changes the delivery."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from ..aio import forks
-from ..aio.callbacks import RAISED, CallbackErrors
+from ..aio.callbacks import RAISED, CallbackErrors, callback_name
 from ..compiled import mypyc_attr
 from ..errors import IllegalStateError
 from ..method_names import DELIVERY, named_elsewhere
@@ -453,8 +453,7 @@ class Delivery:
         try:
             context.run(function, self._metadata(result), result.error)
         except RAISED as error:
-            name = getattr(function, "__qualname__", type(function).__qualname__)
-            _errors.log(f"the callback {name} of Delivery.report", error)
+            _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
 
     def _metadata(self, result: BatchResult) -> RecordMetadata:
         return metadata_of(result, self._index, self._timestamp, self._key_size, self._value_size)

@@ -100,6 +100,25 @@ def test_the_exception_of_a_handler_ends_consume(server: EmbeddedKafkaServer, fi
         group.consume([filled], Failing())
 
 
+def test_a_handler_that_ends_the_program_leaves_the_loop_to_the_other_clients(
+    server: EmbeddedKafkaServer, filled: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ending(ConsumerGroupHandler[bytes, bytes]):
+        def consume_claim(self, session: ConsumerGroupSession, claim: Claim[bytes, bytes]) -> None:
+            sys.exit(5)
+
+    def end(record: Record[bytes, bytes]) -> None:
+        sys.exit(5)  # in several threads at once
+
+    with Producer(server.bootstrap_servers) as producer:
+        for handler in (Ending(), Workers(end)):
+            with ConsumerGroup(server.bootstrap_servers, group_id=filled) as group, pytest.raises(SystemExit) as ended:
+                group.consume([filled], handler)
+            assert ended.value.code == 5
+            assert producer.send(filled, b"the loop runs on").offset >= 0
+    assert "SystemExit(5) left the event loop of the blocking clients, which runs on" in caplog.text
+
+
 def test_workers_call_a_plain_function_in_threads(server: EmbeddedKafkaServer, filled: str) -> None:
     request = contextvars.ContextVar("request", default="none")
     lock, seen, contexts, running = threading.Lock(), [], set(), []

@@ -119,6 +119,34 @@ def test_a_callback_that_waits_is_refused_and_logged(
     assert "made in a callback, which runs in this loop" in caplog.text
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+def test_functions_that_end_the_program_do_not_end_the_loop(
+    server: EmbeddedKafkaServer, topic: str, caplog: pytest.LogCaptureFixture, raised: BaseException
+) -> None:
+    def end(value: object, error: object = None) -> bytes:
+        raise raised
+
+    reports: list[int] = []
+    with Producer(server.bootstrap_servers) as producer, Producer(server.bootstrap_servers) as other:
+        with Producer(server.bootstrap_servers, value_serializer=end) as ending:
+            with pytest.raises(type(raised)):
+                ending.send(topic, 1)
+            deliveries = [ending.send_nowait(topic, value) for value in (1, 2)]
+            for delivery in deliveries:
+                with pytest.raises(IllegalStateError, match=type(raised).__name__):
+                    delivery.wait(5)
+        deliveries = [producer.send_nowait(topic, b"", partition=0) for _ in range(2)]
+        deliveries[0].report(end)
+        deliveries[1].report(lambda metadata, error: reports.append(metadata.offset))
+        producer.flush()
+        assert other.send(topic, b"", partition=0).offset == 2
+    assert reports == [1]
+    assert (
+        "the callback test_functions_that_end_the_program_do_not_end_the_loop.<locals>.end of Delivery.report failed"
+        in caplog.text
+    )
+
+
 def test_records_of_all_kinds_of_calls_keep_the_order_of_a_thread(server: EmbeddedKafkaServer, topic: str) -> None:
     with Producer(server.bootstrap_servers) as producer:
         for number in range(0, 400, 4):

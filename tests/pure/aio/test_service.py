@@ -14,7 +14,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from aiokafka_lite.aio.service import ServiceState
+from aiokafka_lite.aio.service import ServiceState, unwrapped
 from aiokafka_lite.errors import IllegalStateError
 from tests.pure.aio.recording_component import Boom, Probe, boom, other_tasks, turns
 from tests.virtual import in_virtual_time
@@ -156,6 +156,14 @@ async def test_a_failure_is_unwrapped_from_exception_groups() -> None:
         await probe.service.while_running(asyncio.Event().wait())
     with pytest.raises(Boom):
         await probe.close()
+
+
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()])
+def test_the_end_of_the_program_is_taken_out_of_several_errors(end: BaseException) -> None:
+    errors = [ValueError(1), BaseExceptionGroup("inner", [ValueError(2), end]), SystemExit(4)]
+    assert unwrapped(BaseExceptionGroup("outer", errors)) is end
+    both = ExceptionGroup("outer", [ValueError(1), ValueError(2)])
+    assert unwrapped(BaseExceptionGroup("outermost", [both])) is both
 
 
 async def test_a_traceback_does_not_grow_with_every_raise() -> None:
