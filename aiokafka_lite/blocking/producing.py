@@ -76,7 +76,7 @@ class BlockingProducer(BlockingClient, Sending):
         if kind is None:
             self._finish(CLOSE_TIMEOUT)
         else:
-            self._queue.close()
+            self._close_queue()
             self._end(self._ending.close_after_error, kind, error)
 
     @property
@@ -92,8 +92,12 @@ class BlockingProducer(BlockingClient, Sending):
         self._queue.start(self._thread())
 
     def _finish(self, timeout: float | None) -> None:
-        self._queue.close()
+        self._close_queue()
         self._end(self._ending.close, timeout)
+
+    def _close_queue(self) -> None:
+        self._thread()  # first: where the close is refused, the producer stays open
+        self._queue.close()
 
 
 def asynchronous(producer: object) -> AsyncProducer[Any, Any] | None:

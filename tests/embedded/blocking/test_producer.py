@@ -147,6 +147,23 @@ def test_functions_that_end_the_program_do_not_end_the_loop(
     )
 
 
+def test_a_close_in_a_callback_leaves_the_producer_open(server: EmbeddedKafkaServer, topic: str) -> None:
+    refused: list[str] = []
+
+    with Producer(server.bootstrap_servers) as producer:
+
+        def close(metadata: RecordMetadata, error: Exception | None) -> None:
+            with pytest.raises(IllegalStateError) as raised:
+                producer.close()
+            refused.append(str(raised.value))
+
+        producer.send_nowait(topic, b"one", partition=0).report(close)
+        producer.flush()
+        producer.send_nowait(topic, b"two", partition=0)
+    assert "made in a callback" in refused[0]
+    assert values_of(server, topic) == [b"one", b"two"]
+
+
 def test_records_of_all_kinds_of_calls_keep_the_order_of_a_thread(server: EmbeddedKafkaServer, topic: str) -> None:
     with Producer(server.bootstrap_servers) as producer:
         for number in range(0, 400, 4):
