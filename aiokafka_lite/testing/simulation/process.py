@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from ...aio.memory_pipe import MemoryTransport
-from ...errors import IllegalStateError, KafkaError
+from ...errors import KafkaError
 from ...net.connector import default_connector
 from .blocking import current_process
 from .database import Database, DatabaseSession
@@ -109,7 +109,7 @@ class Process:
                 self._service = result
                 await result.run()
             else:
-                raise IllegalStateError(f"a service is an async function or has an async run(), got {result!r}")
+                raise TypeError(f"a service is an async function or has an async run(), got {result!r}")
         except BaseException as error:  # noqa: BLE001 - what ends the process is judged below
             self._end(error)
         else:

@@ -124,13 +124,22 @@ def virtual_machine(loop: SimulationLoop, wall_clock: Callable[[], float]) -> It
 
         return refuse
 
+    real_seed = random.Random.seed
+
+    def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
+        real_seed(generator, random.getrandbits(64) if a is None else a, version)
+
     with ExitStack() as stack:
         for owner, name, replacement in (
             (time, "time", wall_clock),
             (time, "time_ns", lambda: int(wall_clock() * 1e9)),
             (time, "monotonic", loop.time),
+            (time, "monotonic_ns", lambda: int(loop.time() * 1e9)),
             (time, "perf_counter", loop.time),
+            (time, "perf_counter_ns", lambda: int(loop.time() * 1e9)),
             (os, "urandom", random.randbytes),
+            (random, "_urandom", random.randbytes),  # of SystemRandom, and so of ``secrets``
+            (random.Random, "seed", seed),
             (time, "sleep", refusing("time.sleep()", "await asyncio.sleep() instead")),
             (threading.Thread, "start", refusing("threading.Thread.start()", _THREAD)),
             (socket.socket, "connect", refusing("socket.connect()", _NETWORK)),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ...arguments import check_function, must_be, whole
+from ...arguments import check_function, is_whole, must_be, whole
 from ...errors import ConfigurationError
 from .checks import Check, default_checks
 from .history import Written
 from .process import Instance
 from .service_faults import FAULTS, describe, kinds_of, schedule
 from .steps import Step, keep_times, shrink, times
-from .workload import Workload
+from .workload import Workload, checked_workload
 from .world import EPOCH, Plan, Run, run
 
 SHRINK_RUNS = 60
@@ -76,10 +76,8 @@ def simulate(
     whole("instances", instances, 1)
     if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
         raise ConfigurationError(must_be("seconds", "a number of seconds > 0", seconds))
-    chosen = default_checks() if checks is None else tuple(checks)
-    for check in chosen:
-        check_function("checks", check)
-    plan = Plan(service, workload, chosen, instances, seconds, kinds_of(faults))
+    chosen = default_checks() if checks is None else _checked(checks)
+    plan = Plan(service, checked_workload(workload), chosen, instances, seconds, kinds_of(faults))
     count, virtual, trace = 0, 0.0, ""
     for seed in _seeds(seeds):
         steps = schedule(Random(seed), plan.kinds, seconds, instances)
@@ -89,18 +87,37 @@ def simulate(
         trace = result.trace
         if result.broken is not None:
             raise _failure(plan, seed, count, steps, result.broken.symptom)
+    if count == 0:
+        raise ConfigurationError("seeds has no seed, so no check could fail; give it at least one")
     return Simulation(count, virtual, trace)
 
 
-def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
+def _checked(checks: object) -> tuple[Check, ...]:
+    if not isinstance(checks, Iterable):
+        raise ConfigurationError(must_be("checks", "a list of functions", checks))
+    chosen = tuple(checks)
+    for check in chosen:
+        check_function("checks", check)
+    return chosen
+
+
+def _seeds(seeds: int | Iterable[int]) -> Iterator[int]:
+    """Yield the seeds. Raises ConfigurationError, TypeError or ValueError for one that is no whole number."""
     if repeated := os.environ.get(SEED_VARIABLE):
         try:
-            return [int(repeated)]
+            yield int(repeated)
         except ValueError:
             raise ConfigurationError(must_be(SEED_VARIABLE, "the number of a seed", repeated)) from None
+        return
     if isinstance(seeds, int):
-        return range(whole("seeds", seeds, 1))
-    return seeds
+        yield from range(whole("seeds", seeds, 1))
+        return
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
+        raise ConfigurationError(must_be("seeds", "a number of seeds, or the seeds", seeds))
+    for seed in seeds:
+        if not is_whole(seed):
+            raise ConfigurationError(must_be("seeds", "whole numbers", seed))
+        yield seed
 
 
 def _failure(plan: Plan, seed: int, count: int, steps: list[Step], symptom: str) -> SimulationFailure:

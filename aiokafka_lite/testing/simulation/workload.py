@@ -26,6 +26,10 @@ class Message:
             raise ConfigurationError(must_be("topic", "the name of a topic", self.topic))
         if not isinstance(self.value, str):
             raise ConfigurationError(must_be("value", "text", self.value))
+        if self.key is not None and not isinstance(self.key, str):
+            raise ConfigurationError(must_be("key", "text, or None", self.key))
+        if not isinstance(self.id, str):
+            raise ConfigurationError(must_be("id", "text", self.id))
 
     @property
     def identity(self) -> str:
@@ -52,6 +56,15 @@ def orders(count: int, *, topic: str = "orders", customers: int = 8) -> Callable
             yield Message(topic, value, customer, order)
 
     return generate
+
+
+def checked_workload(workload: object) -> Workload:
+    """Return the workload, for any number of runs. Raises ConfigurationError for an object of another kind."""
+    if callable(workload):
+        return workload
+    if isinstance(workload, str | bytes) or not isinstance(workload, Iterable):
+        raise ConfigurationError(must_be("workload", "Message objects, or a function that returns them", workload))
+    return list(workload)  # a generator yields its messages once
 
 
 def messages_of(workload: Workload, random: Random) -> list[Message]:

@@ -14,9 +14,11 @@ from random import Random
 from typing import Any
 
 from ...aio import virtual_time
+from ...arguments import must_be
 from ...embedded import ClusterConfig, EmbeddedCluster
 from ...embedded.coordinators.transactions.transaction import TransactionState
 from ...embedded.metadata.controller import Refused
+from ...errors import ConfigurationError
 from ...protocol.connection import garbage_collection_paused
 from .checks import Broken, Check
 from .database import Database
@@ -294,7 +296,15 @@ class World:
     def _judge(self) -> Broken | None:
         """Return the first broken check."""
         for check in self._plan.checks:
-            result = check(self.history)
-            if result:
-                return result if isinstance(result, Broken) else Broken(str(result))
+            result: object = check(self.history)
+            if isinstance(result, Broken):
+                return result
+            if isinstance(result, str | None):
+                if result:
+                    return Broken(result)
+                continue
+            name = getattr(check, "__qualname__", repr(check))
+            wrong = must_be(f"the result of the check {name}", "a sentence, a Broken or None", result)
+            hint = f"; call {name}() to make a check" if callable(result) else ""
+            raise ConfigurationError(wrong + hint)
         return None

@@ -11,6 +11,7 @@ from ...embedded.direct_records import Row, produce_batch
 from ...embedded.metadata.controller import Refused
 from ...embedded.node import BrokerNode
 from ...embedded.replicas.partition import NotLeader
+from ...errors import ConfigurationError
 from ...protocol.records import partition_for_key
 from .history import History, Written
 from .workload import Message
@@ -58,7 +59,7 @@ class WorkloadWriter:
             key = message.key
             number = self._random.randrange(count) if key is None else partition_for_key(key.encode(), count)
             batch = batches.setdefault((message.topic, number), [])
-            if sum(len(other.value) for other in batch) + len(message.value) > BATCH_SIZE:
+            if batch and sum(len(other.value) for other in batch) + len(message.value) > BATCH_SIZE:
                 yield (message.topic, number), list(batch)
                 batch.clear()
             batch.append(message)
@@ -75,7 +76,10 @@ class WorkloadWriter:
                     for message in batch
                 ]
                 first = await produce_batch(leader, topic, partition, rows)
-            except (Refused, KeyError):  # no leader, or it has refused the batch
+            except (Refused, KeyError) as error:  # no leader, or it has refused the batch
+                if isinstance(error, Refused) and not error.code.retriable:
+                    what = f"the message {batch[0].identity!r:.80} cannot be written to {topic}-{partition}"
+                    raise ConfigurationError(f"{what}: {error}") from error
                 first = await self._offset_of(batch[0], partition)
         at = asyncio.get_running_loop().time()
         for offset, message in enumerate(batch, first):

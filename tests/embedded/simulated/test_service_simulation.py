@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
+import secrets
 import socket
 import subprocess
 import sys
 import threading
 import time
+import uuid
 from itertools import pairwise
 
 import pytest
@@ -211,6 +214,10 @@ def test_a_service_that_never_ends_is_found() -> None:
         simulate(never_ends, orders(5), seeds=1, faults=(), checks=[stops_within(30.0)])
 
 
+async def waits(instance: Instance) -> None:
+    await instance.stopping.wait()
+
+
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="the workload writes nothing"):
         simulate(billing, [], seeds=1)
@@ -220,6 +227,84 @@ def test_wrong_arguments_are_refused() -> None:
         simulate(billing, orders(5), seeds=1, faults=["brokes"])
     with pytest.raises(ConfigurationError, match="seconds must be"):
         simulate(billing, orders(5), seeds=1, seconds=0.0)
+    for seeds, problem in (
+        ([], "seeds has no seed, so no check could fail"),
+        (["1"], "seeds must be whole numbers, got '1'"),
+        ("12", "seeds must be a number of seeds, or the seeds, got '12'"),
+        (1.5, "seeds must be a number of seeds, or the seeds, got 1.5"),
+    ):
+        with pytest.raises(ConfigurationError, match=problem):
+            simulate(billing, orders(5), seeds=seeds)  # type: ignore[arg-type]
+    for workload in (None, 5, "text"):
+        with pytest.raises(ConfigurationError, match="workload must be Message objects"):
+            simulate(billing, workload, seeds=1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="checks must be a list of functions"):
+        simulate(billing, orders(5), seeds=1, checks=one_owner())  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="key must be text, or None, got 5"):
+        Message("orders", "a", 5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="id must be text, got 5"):
+        Message("orders", "a", id=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (Message("orders", "a" * 2_000_000), "'a+ cannot be written to orders-[0-2]: .*bytes"),
+        (Message("__consumer_offsets", "a"), "'a' cannot be written to __consumer_offsets-[0-2]: .* internal topic"),
+    ],
+)
+def test_a_message_that_no_broker_accepts_is_refused(message: Message, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        simulate(billing, [message], seeds=1, seconds=2.0)
+
+
+def test_a_large_message_is_written() -> None:
+    simulate(waits, [Message("orders", "a" * 500_000)], seeds=1, seconds=2.0, checks=(), faults=())
+
+
+def test_the_messages_of_a_generator_are_written_with_each_seed() -> None:
+    def count(history: History) -> str | None:
+        return None if len(history.written) == 3 else f"{len(history.written)} messages"
+
+    messages = (Message("orders", f"order-{number}") for number in range(3))
+    simulate(waits, messages, seeds=2, seconds=2.0, checks=[count], faults=())
+
+
+def test_a_check_that_returns_something_else_is_refused() -> None:
+    def holds(history: History) -> bool:
+        return True
+
+    for check, problem in (
+        (holds, r"the result of the check .*holds must be a sentence, a Broken or None, got True"),
+        (one_owner, r"check one_owner must be .*; call one_owner\(\) to make a check"),
+    ):
+        with pytest.raises(ConfigurationError, match=problem):
+            simulate(waits, orders(5), seeds=1, seconds=2.0, checks=[check], faults=())  # type: ignore[list-item]
+
+
+def test_a_service_that_is_no_async_function_is_named() -> None:
+    with pytest.raises(SimulationFailure, match=r"TypeError: a service is an async function or has an async run\(\)"):
+        simulate(print, orders(5), seeds=1, seconds=2.0, faults=())
+
+
+def test_random_values_and_times_repeat_with_the_seed() -> None:
+    async def service(instance: Instance) -> None:
+        values = [secrets.token_hex(8), random.Random().random(), random.SystemRandom().random(), uuid.uuid4()]
+        for value in [*values, time.monotonic_ns(), time.perf_counter_ns(), time.time_ns()]:
+            instance.happened("value", value)
+        await instance.stopping.wait()
+
+    def values(seed: int) -> list[str]:
+        seen: list[str] = []
+
+        def see(history: History) -> None:
+            seen.extend(effect.id for effect in history.effects)
+
+        simulate(service, orders(1), seeds=[seed], seconds=1.0, faults=(), checks=[see])
+        return seen
+
+    assert values(1) == values(1)
+    assert set(values(1)[:4]).isdisjoint(values(2)[:4])
 
 
 def test_a_check_that_raises_raises_its_exception() -> None:
