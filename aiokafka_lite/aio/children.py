@@ -208,5 +208,6 @@ class _Call:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         del self._calls[self]
-        if isinstance(error, asyncio.CancelledError) and self._interrupted and self._task.uncancel() <= self._before:
+        # Counted back also if the body raised another error meanwhile, or returned.
+        if self._interrupted and self._task.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
             raise Interrupted from None

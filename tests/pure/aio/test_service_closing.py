@@ -35,6 +35,28 @@ async def test_a_waiting_call_ends_at_the_close() -> None:
     assert waiting.cancelling() == 0
 
 
+async def test_an_interrupted_call_that_raises_another_error_leaves_no_cancellation() -> None:
+    async def fails_at_its_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the cleanup failed")
+
+    async def call() -> int:
+        with pytest.raises(OSError, match="the cleanup failed"):
+            await probe.service.while_running(fails_at_its_end())
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    probe = Probe()
+    await probe.start()
+    calling = asyncio.create_task(call())
+    await turns()
+    await probe.close()
+    assert await calling == 0
+
+
 async def test_the_error_of_the_body_is_raised_not_that_of_close() -> None:
     async def hook(probe: Probe) -> None:
         raise OSError("and the goodbye failed, too")
