@@ -17,7 +17,7 @@ from ..producer.producer import Producer as AsyncProducer
 from ..producer.record_calls import RecordCalls as AsyncRecordCalls
 from ..producer.transaction import Transaction as AsyncTransaction
 from ..types import K_contra, V_contra
-from .producing import BlockingProducer, BulkDelivery, Sending
+from .producing import BlockingProducer, BlockingTransaction, BulkDelivery, Sending
 from .sending import Delivery
 from .wrapper import Blocking, named_elsewhere
 
@@ -445,7 +445,7 @@ class Producer(RecordCalls[K_contra, V_contra], BlockingProducer):
         self._begin(self._inner.start, timeout)
 
 
-class Transaction(RecordCalls[K_contra, V_contra]):
+class Transaction(RecordCalls[K_contra, V_contra], BlockingTransaction):
     """One transaction: ``with producer.transaction() as transaction``. Made by ``Producer.transaction``.
 
     Leaving the body commits: all records are flushed first. If the body raises, also an interrupt, or if a record or an
@@ -462,13 +462,13 @@ class Transaction(RecordCalls[K_contra, V_contra]):
         __getattr__ = named_elsewhere(TRANSACTION)
 
     def __enter__(self) -> Self:
-        self._await(self._inner.__aenter__)
+        self._enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._await(self._inner.__aexit__, kind, error, traceback)
+        self._exit(kind, error, traceback)
 
     def send_offsets(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -11,11 +12,13 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 
 from ..arguments import must_be
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, IllegalStateError
 from ..producer import BulkDelivery as AsyncBulkDelivery
 from ..producer import Producer as AsyncProducer
+from ..producer import Transaction as AsyncTransaction
 from ..producer.accept.arrow import Written
 from ..producer.producer import ABRUPT_CLOSE_TIMEOUT, CLOSE_TIMEOUT
+from .loop_thread import LoopThread
 from .sending import SendQueue
 from .wrapper import Blocking, BlockingClient
 
@@ -98,6 +101,34 @@ class BlockingProducer(BlockingClient, Sending):
     def _close_queue(self) -> None:
         self._thread()  # first: where the close is refused, the producer stays open
         self._queue.close()
+
+
+class BlockingTransaction(Sending):
+    """A transaction that no interrupt leaves open: its body does not run, or has ended."""
+
+    _inner: AsyncTransaction[Any, Any]
+
+    def _enter(self) -> None:
+        thread = self._thread()
+        begin = self._queue.after(self._inner.__aenter__)
+        # An interrupted caller has no open transaction, so it would never end it.
+        thread.call(begin, keep=lambda _: self._abort_soon(thread, "the begin of the transaction was interrupted"))
+
+    def _exit(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        thread = self._thread()
+        try:
+            self._await(self._inner.__aexit__, kind, error, traceback)
+        except BaseException:
+            # An interrupt may come before the call. Otherwise it has ended the transaction, and this does nothing.
+            with suppress(IllegalStateError):  # the loop has ended
+                thread.soon(partial(self._abort_soon, thread, "the end of the transaction was interrupted"))
+            raise
+
+    def _abort_soon(self, thread: LoopThread, why: str) -> None:
+        error = IllegalStateError(why)
+        thread.spawn(self._inner.__aexit__(type(error), error, None))
 
 
 def asynchronous(producer: object) -> AsyncProducer[Any, Any] | None:

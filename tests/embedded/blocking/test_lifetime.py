@@ -319,6 +319,35 @@ def test_a_forked_process_has_its_own_thread_and_is_refused_the_clients_of_its_p
     assert [record.value for record in server.records(topic, 1)] == [b"left by the child"]
 
 
+@pytest.mark.parametrize("moment", ["begin", "end"])
+def test_an_interrupt_leaves_no_transaction_open(
+    server: EmbeddedKafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The interrupt comes when the loop has begun the transaction, or before the loop is asked to end it."""
+    call = LoopThread.call
+
+    def interrupted_when_done(self: LoopThread, function: Any, keep: Any = None, take: Any = None) -> Any:
+        result = call(self, function, None, take)
+        assert keep is not None
+        self.run(functools.partial(keep, result))
+        raise KeyboardInterrupt
+
+    def interrupted_before(self: LoopThread, function: Any, keep: Any = None, take: Any = None) -> Any:
+        raise KeyboardInterrupt
+
+    with Producer(server.bootstrap_servers, transactional_id=topic) as producer:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            if moment == "begin":
+                patched.setattr(LoopThread, "call", interrupted_when_done)
+            with producer.transaction() as transaction:
+                transaction.send(topic, b"aborted")
+                patched.setattr(LoopThread, "call", interrupted_before)
+        with producer.transaction() as transaction:
+            transaction.send(topic, b"committed")
+    with Consumer(server.bootstrap_servers, topics=[topic], isolation_level="read_committed") as consumer:
+        assert [record.value for records in consumer.read_until() for record in records] == [b"committed"]
+
+
 @pytest.mark.parametrize(
     "kind", [Admin, Consumer, Producer, functools.partial(ShareConsumer, topics=["no-topic"], group_id="readers")]
 )
