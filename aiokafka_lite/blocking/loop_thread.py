@@ -46,6 +46,16 @@ ENDED = "the interpreter ends, and the event loop of the blocking clients has en
 NOT_STARTED_HERE = "is not started: use it in 'with', or call its start() first"
 
 
+def for_threads(text: str) -> str:
+    """Return the text of an IllegalStateError in the words of a program without an event loop."""
+    text = text.replace(NOT_STARTED, NOT_STARTED_HERE).replace("async with", "with")
+    text = re.sub(r"\bawait (\w+\()", r"call \1", text)
+    if text.startswith("another task reads"):
+        # The program knows threads, and the name of a task tells it nothing.
+        text = re.sub(r"\btask\b", "thread", re.sub("'[^']*' waits", "it waits", text))
+    return text
+
+
 class Closable(Protocol):
     """A client as this module sees it."""
 
@@ -98,12 +108,8 @@ class Call(Generic[T]):
         try:
             if isinstance(error, asyncio.CancelledError):
                 raise IllegalStateError(ENDED)
-            if isinstance(error, IllegalStateError) and NOT_STARTED in str(error):
-                raise IllegalStateError(str(error).replace(NOT_STARTED, NOT_STARTED_HERE)) from None
-            if isinstance(error, IllegalStateError) and str(error).startswith("another task reads"):
-                # The program knows threads, and the name of a task tells it nothing.
-                text = re.sub("'[^']*' waits", "it waits", str(error))
-                raise IllegalStateError(re.sub(r"\btask\b", "thread", text)) from None
+            if isinstance(error, IllegalStateError) and (text := for_threads(str(error))) != str(error):
+                raise IllegalStateError(text) from None
             raise error
         finally:
             del error  # its traceback refers to this frame

@@ -30,7 +30,7 @@ from ..producer import Delivery as AsyncDelivery
 from ..producer.delivery import BatchResult, failed_delivery
 from ..producer.record_calls import RecordCalls
 from ..types import RecordMetadata
-from .loop_thread import LoopThread
+from .loop_thread import LoopThread, for_threads
 from .wrapper import check_thread
 
 T = TypeVar("T")
@@ -231,6 +231,8 @@ class SendQueue:
 
 def _refused(topic: str, error: BaseException) -> AsyncDelivery:
     # SystemExit in the loop would end nothing but the records behind this one.
+    if isinstance(error, IllegalStateError) and (text := for_threads(str(error))) != str(error):
+        error = IllegalStateError(text)
     return failed_delivery(topic, error if isinstance(error, Exception) else IllegalStateError(repr(error)))
 
 

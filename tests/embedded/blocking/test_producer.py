@@ -234,6 +234,21 @@ def test_a_transaction_commits_or_aborts_with_its_body(server: EmbeddedKafkaServ
         assert [next(consumer).value for _ in range(3)] == [b"one", b"two", b"five"]
 
 
+def test_errors_about_transactions_are_in_the_words_of_threads(server: EmbeddedKafkaServer, topic: str) -> None:
+    with Producer(server.bootstrap_servers, transactional_id=topic) as producer:
+        with producer.transaction() as transaction:
+            pass
+        for call in (
+            lambda: transaction.send(topic, b""),
+            lambda: transaction.send_nowait(topic, b"").wait(),
+            lambda: producer.send(topic, b""),
+            lambda: producer.send_nowait(topic, b"").wait(),
+        ):
+            with pytest.raises(IllegalStateError, match=r"inside (its )?'with") as raised:
+                call()
+            assert "async" not in str(raised.value)
+
+
 def test_many_threads_share_a_producer(server: EmbeddedKafkaServer, topic: str) -> None:
     with Producer(server.bootstrap_servers) as producer, ThreadPoolExecutor(20) as threads:
 
