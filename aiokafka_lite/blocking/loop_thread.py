@@ -23,6 +23,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
+from anyio.from_thread import BlockingPortal
+
 from ..aio import forks
 from ..aio.service import NOT_STARTED
 from ..errors import IllegalStateError
@@ -163,11 +165,11 @@ class LoopThread:
     def __init__(self) -> None:
         self._clients: set[Closable] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
         # A daemon, because the interpreter waits for all other threads before it lets this one close the clients.
         self._thread = threading.Thread(target=_run_loop, args=(started,), name=NAME, daemon=True)
         self._thread.start()
-        self.loop, self._stopping = started.result()
+        self._portal, self.loop = started.result()
 
     @property
     def is_current(self) -> bool:
@@ -230,7 +232,7 @@ class LoopThread:
         if not self._thread.is_alive():
             return
         self.call(self._close_all)
-        self.soon(self._stopping.set)
+        self._portal.start_task_soon(self._portal.stop, True)
         self._thread.join(JOIN_TIMEOUT)
 
 
@@ -293,14 +295,15 @@ class _Lookups(ThreadPoolExecutor):
             return done
 
 
-def _run_loop(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+def _run_loop(started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]]) -> None:
     async def wait() -> None:
-        started.set_result((asyncio.get_running_loop(), stopping))
-        await stopping.wait()
+        async with BlockingPortal() as portal:
+            started.set_result((portal, asyncio.get_running_loop()))
+            await portal.sleep_until_stopped()
 
     try:
         with asyncio.Runner() as runner:
-            loop, stopping = runner.get_loop(), asyncio.Event()
+            loop = runner.get_loop()
             loop.set_default_executor(_Lookups(thread_name_prefix=f"{NAME}-lookup"))
             waiting = loop.create_task(wait(), name=NAME)
             while not waiting.done():

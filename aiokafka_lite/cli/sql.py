@@ -121,6 +121,8 @@ def _result(database: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str],
     try:
         return [column[0] for column in result.description or ()], result.fetchall()
     except OverflowError as error:  # of timedelta, which holds less than DuckDB's interval
+        from ..errors import ConfigurationError
+
         what = f"a result is too large for Python ({error}); cast it in the query, as in value::text"
         raise ConfigurationError(what) from error
 
