@@ -80,6 +80,10 @@ class _Batch(Generic[T]):
     next_offsets: dict[TopicPartition, int]
     record_count: int
 
+    @property
+    def group_id(self) -> str:
+        return next(iter(self.claims.values())).member.group_id
+
     def changes(self) -> dict[TopicPartition, OffsetChange]:
         return {
             partition: OffsetChange(
@@ -201,20 +205,23 @@ class ExactlyOnceInto(Generic[K, V, T]):
         """Call ``process`` with each batch and its transaction, until ``stop``.
 
         After an error that the store calls transient, the records are processed again, with a growing pause. Other
-        errors roll the transaction back and are raised. Raises ConfigurationError for something else than an async
-        function.
+        errors roll the transaction back and are raised, unless another member owns the records by now: its rows may be
+        the reason. Raises ConfigurationError for something else than an async function.
         """
         check_function("process", process)
         while not self._is_stopped:
+            batch: _Batch[T] | None = None
             try:
                 async with self:
                     async for records, transaction in self:
+                        batch = self._batch
                         awaitable = process(records, transaction)
                         if not inspect.isawaitable(awaitable):  # the transaction is rolled back
                             raise ConfigurationError(must_be("process", "an async function", process))
                         await awaitable
+                        batch = None
             except Exception as error:
-                if not self._store.is_transient(error):
+                if not self._store.is_transient(error) and (batch is None or not await self._is_stale(batch)):
                     raise
                 self._retry_after(error, "process")
 
@@ -322,8 +329,7 @@ class ExactlyOnceInto(Generic[K, V, T]):
         changes = batch.changes()
         _make_uncertain(batch.claims)
         try:
-            group_id = next(iter(batch.claims.values())).member.group_id
-            await self._store.save(batch.transaction, group_id, changes)
+            await self._store.save(batch.transaction, batch.group_id, changes)
             self._batch = None  # its block ends now, whatever the outcome
             await batch.block.__aexit__(None, None, None)
         except Exception as error:
@@ -351,6 +357,23 @@ class ExactlyOnceInto(Generic[K, V, T]):
                 raise
             except Exception as error:  # noqa: BLE001 - the server rolls back when the connection is closed
                 logger.info("%r could not roll back: %r", self, error)
+
+    async def _is_stale(self, batch: _Batch[T]) -> bool:
+        """Return whether another member has claimed or processed the records of a batch that was rolled back."""
+        unchanged = {
+            partition: OffsetChange(
+                claim.member.generation_id, claim.member.member_id, claim.next_offset, claim.next_offset
+            )
+            for partition, claim in batch.claims.items()
+        }
+        try:
+            async with self._store.transaction() as transaction:
+                await self._store.save(transaction, batch.group_id, unchanged)
+        except StaleClaim:
+            return True
+        except Exception as error:  # noqa: BLE001 - the program's own error is raised
+            logger.info("%r could not check its claims: %r", self, error)
+        return False
 
     def _passes(self, error: Exception) -> bool:
         if isinstance(error, CommitFailed):

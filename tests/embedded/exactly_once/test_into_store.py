@@ -262,6 +262,27 @@ async def test_an_error_that_does_not_pass_is_raised(cluster: EmbeddedCluster) -
     await finish(cluster, store, orders)
 
 
+async def test_an_error_of_a_zombie_ends_nothing(cluster: EmbeddedCluster) -> None:
+    """The rows of the new owner may be the reason, as when both insert the same key."""
+    store, orders = MemoryStore(), await write(cluster, COUNT)
+    errors: list[ZeroDivisionError] = []
+    async with member(cluster, store) as batches:
+
+        async def bill_once(records: list[Record], transaction: MemoryTransaction) -> None:
+            if not errors:
+                places = {TopicPartition(record.topic, record.partition) for record in records}
+                await store.claim(transaction, GroupMetadata("billing", 1000, member_id="successor"), list(places))
+                errors.append(ZeroDivisionError())
+                raise errors[0]
+            await bill(records, transaction)
+
+        working = asyncio.create_task(batches.run(bill_once))
+        await until(lambda: len(set(store.effects)) == COUNT or working.done(), within=600.0)
+        assert not working.done(), working
+        await cancelled(working)
+    await finish(cluster, store, orders)
+
+
 async def test_iterations_may_be_cancelled_at_every_turn(cluster: EmbeddedCluster) -> None:
     store, orders = MemoryStore(), await write(cluster, COUNT)
     async with member(cluster, store, max_records=2) as batches:
