@@ -118,8 +118,9 @@ class PositionKeeper:
             # If a partition loses its leader again later, its time without a leader starts again.
             missing = set(plan.leaderless)
             for assigned in present:
-                if assigned.unknown_since is not None and assigned not in missing:
+                if assigned not in missing:
                     assigned.unknown_since = None
+                    assigned.was_listed = True
             for node_id, planned in plan.by_node.items():
                 # Begun here and not in the task, so that the next plan does not look the same offsets up.
                 lookups = by_node.setdefault(node_id, [])

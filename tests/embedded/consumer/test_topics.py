@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster
 from aiokafka_lite.errors import IllegalStateError, UnknownTopic
-from aiokafka_lite.protocol.messages import LeaveGroupRequest
+from aiokafka_lite.protocol.messages import LeaveGroupRequest, MetadataRequest, MetadataResponse
 from aiokafka_lite.types import TopicPartition
 from tests.embedded.consumer.direct_writes import consumer_of, fill, take
 
@@ -95,3 +95,20 @@ async def test_unsubscribe_ends_an_assignment(orders: EmbeddedCluster) -> None:
         await take(consumer, 5)
         consumer.unsubscribe()
         assert consumer.assignment == ()
+
+
+async def test_an_assigned_partition_outlives_brokers_that_do_not_list_it_yet(orders: EmbeddedCluster) -> None:
+    def without_second(response: MetadataResponse) -> MetadataResponse:
+        for topic in response.topics:
+            topic.partitions = [partition for partition in topic.partitions if partition.partition_index != 1]
+        return response
+
+    for node in orders.nodes:
+        orders.cap_versions(node, MetadataRequest, 9)  # without topic ids, an answer may be about another topic
+    async with consumer_of(orders, metadata_max_age=1.0) as consumer:
+        consumer.assign([SECOND])
+        await take(consumer, 10)
+        with orders.on(MetadataRequest, times=None).alter(without_second):
+            assert await consumer.poll(timeout=10.0) == []
+        fill(orders, SECOND, 1)
+        assert [record.partition for record in await take(consumer, 1)] == [1]
