@@ -160,10 +160,12 @@ class Topics:
                 answers.update({item: too_old for item in items if isinstance(item, uuid.UUID)})
             sent_items = set(items)
             for response in (await peer.send(request)).responses:
-                by_id = uuid.UUID(bytes=response.topic_id)
-                # A response has the name and the id of a topic. The caller's key is the value that was sent.
-                item: str | uuid.UUID = by_id if by_id in sent_items else response.name or ""
-                answers[item] = answer_of(response.error_code, f"deleting topic {item}", None, response.error_message)
+                # A response has the name and the id of a topic. The caller's keys are the values that were sent, which
+                # may be both: then the controller refuses the topic, with one response.
+                for item in (uuid.UUID(bytes=response.topic_id), response.name or ""):
+                    if item in sent_items:
+                        what = f"deleting topic {item}"
+                        answers[item] = answer_of(response.error_code, what, None, response.error_message)
             return answers
 
         deadline = self._calls.deadline(timeout)

@@ -93,6 +93,17 @@ async def test_an_unknown_topic_is_not_created_by_describing_it(admin: Admin, cl
     assert await admin.topics.list() == ()
 
 
+async def test_a_topic_that_is_deleted_by_name_and_by_id_at_once_has_the_error_of_the_controller_twice(
+    admin: Admin,
+) -> None:
+    topic_id = (await admin.topics.create("orders"))["orders"].topic_id
+    assert topic_id is not None
+    results = await admin.topics.delete(["orders", topic_id])
+    for item in ("orders", topic_id):
+        with pytest.raises(BrokerError, match=r"by name and by id \(INVALID_REQUEST\)"):
+            results[item]
+
+
 async def test_topics_are_described_by_id(admin: Admin) -> None:
     topic_id = (await admin.topics.create("orders"))["orders"].topic_id
     assert topic_id is not None
