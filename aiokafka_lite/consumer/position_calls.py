@@ -147,9 +147,16 @@ class PositionCalls:
         Raises KafkaTimeout after ``timeout`` seconds (``api_timeout`` by default), or the error that keeps the position
         from being known; IllegalStateError if the partition is not assigned.
         """
-        self._core.check_usable()
-        assigned = self._core.subscription[checked_partition(partition)]
-        return (await self._until_known([assigned], self._core.client.limit(timeout)))[assigned.partition]
+        core = self._core
+        limit = core.client.limit(timeout)
+        core.service.check_process()
+        if core.service.state is ServiceState.CLOSING:  # ``on_revoked`` may store the positions in another system
+            offset = core.subscription[checked_partition(partition)].offset
+            if offset is not None:
+                return offset
+        core.check_usable()
+        assigned = core.subscription[checked_partition(partition)]
+        return (await self._until_known([assigned], limit))[assigned.partition]
 
     async def lag(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None

@@ -37,10 +37,6 @@ class HandledConsumer(Protocol):
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> None: ...
 
-    async def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
-
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]: ...
@@ -94,7 +90,7 @@ class RebalanceHandle:
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets; see ``Consumer.committed``."""
-        return await self._consumer.committed(partitions, timeout=timeout)
+        return await self._consumer.offsets.fetch(partitions, timeout=timeout)  # also while the consumer closes
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
@@ -146,7 +142,8 @@ class RebalanceListener:
     async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
         """Finish the work on these partitions, before they go to other members.
 
-        With ``auto_commit``, their marked offsets are committed already.
+        With ``auto_commit``, their marked offsets are committed already. Also called by ``close()``: then ``position``,
+        ``committed`` and ``commit`` of the handle work, and the other calls raise IllegalStateError.
         """
 
     async def on_lost(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:

@@ -426,6 +426,25 @@ async def test_a_listener_can_seek_and_commit(cluster: EmbeddedCluster) -> None:
         assert (await read_all(consumer, 1))[0].offset == 9
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_listener_reads_positions_and_commits_while_the_consumer_closes(
+    cluster: EmbeddedCluster, protocol: str
+) -> None:
+    fill(cluster, ORDERS[0], 10)
+    stored: list[Any] = []
+
+    class Stores(RebalanceListener):
+        async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+            stored.append(await handle.position(ORDERS[0]))
+            stored.append((await handle.committed([ORDERS[0]]))[ORDERS[0]])
+
+    settings = {"listener": Stores(), "group_protocol": protocol}
+    async with member_of(cluster, auto_commit=False, **settings) as consumer:
+        assert len(await read_all(consumer, 5)) == 5
+        await consumer.commit({ORDERS[0]: 3})
+    assert stored == [5, OffsetAndMetadata(3)]
+
+
 async def test_topics_can_be_changed_and_created_later(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("returns", partitions=2)
     async with member_of(cluster, allow_auto_create_topics=False) as consumer, Reading(consumer):
