@@ -262,6 +262,8 @@ class Configs:
             )
 
         deadline = self._calls.deadline(timeout)
+        if types is not None and not resource_types:
+            return ()  # a request without types is for all types
         return await self._calls.one("listing resources with settings", self._calls.any_broker, ask, deadline)
 
     async def alter(
@@ -355,7 +357,8 @@ async def _describe(
     answers: dict[ConfigResource, Mapping[str, Setting] | KafkaError] = {}
     for result in (await peer.send(request)).results:
         resource = ConfigResource(ConfigResourceType.of(result.resource_type), result.resource_name)
-        settings = {setting.name: _setting(setting) for setting in result.configs}
+        # A request without names is for all settings.
+        settings = {} if names == [] else {setting.name: _setting(setting) for setting in result.configs}
         answers[resource] = answer_of(
             result.error_code, f"describing the settings of {resource}", settings, result.error_message
         )

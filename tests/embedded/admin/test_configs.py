@@ -27,6 +27,16 @@ async def test_a_setting_has_the_source_of_its_value(admin: Admin) -> None:
     assert list(only) == ["retention.ms"]
 
 
+async def test_no_names_and_no_types_select_nothing(admin: Admin) -> None:
+    await admin.topics.create("orders")
+    missing = ConfigResource.topic("missing")
+    described = await admin.configs.describe([ORDERS, missing], names=[])
+    assert described.done == {ORDERS: {}}
+    assert list(described.failed) == [missing]
+    assert await admin.configs.list([]) == ()
+    assert ORDERS in await admin.configs.list()
+
+
 async def test_a_change_leaves_other_settings_alone(admin: Admin) -> None:
     await admin.topics.create(NewTopic("orders", 1, configs={"retention.ms": 1000, "max.message.bytes": 2000}))
     await set_and_check(admin)
