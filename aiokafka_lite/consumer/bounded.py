@@ -45,8 +45,8 @@ class BoundedRead(Generic[K, V]):
         self._ends = None if ends is None else by_partition("ends", ends)
         for partition, end in (self._ends or {}).items():
             checked_offset(end, f"end of {partition}")
-        self._finished: set[TopicPartition] = set()
-        """Partitions whose next record is behind the end, although the position is before it, because of a gap."""
+        self._finished: dict[TopicPartition, int] = {}
+        """The positions at which the next record is behind the end, because of a gap. A seek may go back further."""
         self._is_checked = False
 
     def __repr__(self) -> str:
@@ -94,12 +94,11 @@ class BoundedRead(Generic[K, V]):
     def _behind(self) -> frozenset[TopicPartition]:
         """Return the assigned partitions whose positions are before their ends, or not known yet."""
         assert self._ends is not None
-        unfinished = self._ends.keys() - self._finished
+        ends = self._ends | self._finished
         return frozenset(
             assigned.partition
             for assigned in self._core.subscription
-            if assigned.partition in unfinished
-            and (assigned.offset is None or assigned.offset < self._ends[assigned.partition])
+            if assigned.partition in ends and (assigned.offset is None or assigned.offset < ends[assigned.partition])
         )
 
     async def _behind_after_rebalance(self) -> frozenset[TopicPartition]:
@@ -127,7 +126,7 @@ class BoundedRead(Generic[K, V]):
         partition, end = assigned.partition, self._ends[assigned.partition]
         count = bisect_left(chunk.offsets, end, chunk.index) - chunk.index
         if count <= 0:  # the next record is behind the end, and what is before it are gaps
-            self._finished.add(partition)
+            self._finished[partition] = chunk.position
             return []
         only, count = frozenset((partition,)), min(count, most)
         if deserializing is None:

@@ -11,9 +11,12 @@ import pytest
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.consumer.interceptor import ConsumerInterceptor
 from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded.log.log import StoredBatch
 from aiokafka_lite.errors import IllegalStateError
 from aiokafka_lite.protocol.messages import FetchRequest
+from aiokafka_lite.protocol.records import encode_batch, rewrite_header
 from aiokafka_lite.types import Record
+from tests.embedded.consumer.direct_writes import consumer_of, fill, leader
 from tests.virtual import in_virtual_time
 from tests.waiting import until
 
@@ -122,6 +125,22 @@ async def test_markers_and_aborted_records_at_the_end_are_passed() -> None:
         async with Consumer(topics=["orders"], **cluster.client_settings()) as consumer:
             values = [record.value async for records in consumer.read_until({FIRST: 4}) for record in records]
             assert values == [b"committed"]
+
+
+@in_virtual_time
+async def test_a_seek_back_reads_a_partition_again_that_ended_with_a_gap() -> None:
+    async with EmbeddedCluster(brokers=1, tcp=False) as cluster:
+        await cluster.create_topic("orders", partitions=1)
+        fill(cluster, FIRST, 10)
+        log = leader(cluster, FIRST).log
+        data = rewrite_header(encode_batch([(1_000_000, None, b"behind a gap", ())]), 20, 0)
+        log.append(StoredBatch(20, 20, 1_000_000, 0, bytes(data)))  # as compaction leaves it
+        leader(cluster, FIRST).try_advance_high_watermark()
+        async with consumer_of(cluster, topics=["orders"]) as consumer:
+            reading = consumer.read_until({FIRST: 15})
+            assert [record.offset async for records in reading for record in records] == list(range(10))
+            consumer.seek(FIRST, 8)
+            assert [record.offset async for records in reading for record in records] == [8, 9]
 
 
 @in_virtual_time
