@@ -66,6 +66,8 @@ def with_start(end: OffsetJson, start: PartitionOffsets) -> dict[str, object]:
 
 def from_json(checkpoint: Mapping[str, object]) -> dict[TopicPartition, int]:
     """Parse the offsets of a checkpoint. Raises ConfigurationError unless this or Spark's connector wrote it."""
+    if not isinstance(checkpoint, dict):  # the source "rate" has a number
+        raise _strange(checkpoint)
     offsets: dict[TopicPartition, int] = {}
     for topic, by_partition in checkpoint.items():
         if topic.startswith((START, f"{TOPIC_ID}:")):

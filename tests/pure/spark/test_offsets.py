@@ -196,7 +196,10 @@ def test_a_damaged_start_is_refused(start: str) -> None:
         start_of({"t": {"0": 9}, f"$start:{start}": {}})
 
 
-@pytest.mark.parametrize("text", ['{"t":5}', '{"t":{"x":1}}', '{"t":{"0":"1"}}', '{"t":{"0":-1}}', '{"logOffset":0}'])
+@pytest.mark.parametrize(
+    "text",
+    ['{"t":5}', '{"t":{"x":1}}', '{"t":{"0":"1"}}', '{"t":{"0":-1}}', '{"logOffset":0}', "5", '"5"', "[]", "null"],
+)
 def test_offsets_of_another_kind_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="begin with a new checkpointLocation"):
         from_json(json.loads(text))
