@@ -339,10 +339,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._read.fail_on_data_loss:
             return begin
-        earliest = self._planner.earliest(end)
+        unread = set(backlog(begin, end))  # without the topics that are absent, which keep their offsets
+        if self._target is not None:  # a topic may have been deleted since the target was set
+            unread &= set(self._planner.partitions(must_exist=False, checkpoint=begin).partitions)
+        earliest = self._planner.earliest(unread)
         return {
-            partition: max(begin.get(partition, 0), min(earliest[partition], offset))
-            for partition, offset in end.items()
+            **begin,
+            **{
+                partition: max(begin.get(partition, 0), min(offset, end[partition]))
+                for partition, offset in earliest.items()
+            },
         }
 
     def _limited(

@@ -503,6 +503,32 @@ async def test_a_topic_that_is_missing_for_longer_keeps_its_offsets(cluster: Emb
 
 
 @pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("available_now", [False, True])
+async def test_limited_triggers_continue_without_a_deleted_topic(cluster: EmbeddedCluster, available_now: bool) -> None:
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, partitions=2)
+        await produce(cluster, topic, 20)
+    running = reader(
+        cluster.bootstrap_servers,
+        "t,u",
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        kafka__default__api__timeout__ms=1000,  # if a request waits for the topic
+    )
+    start = await on_spark(running.initialOffset)
+    if available_now:
+        await on_spark(running.prepareForTriggerAvailableNow)
+    first = await on_spark(lambda: running.latestOffset(start, ReadMaxRows(8)))
+    assert offsets_of(first) == {"t": {"0": 2, "1": 2}, "u": {"0": 2, "1": 2}}
+    await cluster.delete_topic("u")
+    second = await on_spark(lambda: running.latestOffset(first, ReadMaxRows(8)))
+    if available_now:  # the target has the records of the topic, and a task reports their loss
+        assert offsets_of(second) == {"t": {"0": 4, "1": 4}, "u": {"0": 4, "1": 4}}
+    else:
+        assert offsets_of(second) == {"t": {"0": 6, "1": 6}, "u": {"0": 2, "1": 2}}
+
+
+@pytest.mark.usefixtures("driver")
 async def test_a_start_after_the_end_of_one_log_does_not_skip_the_others(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", partitions=2)
     await produce(cluster, "t", 10)
