@@ -381,12 +381,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logged = start_of(end)
             if logged is not None:
                 begin = logged
-            elif begin == self._initial and any(
-                offset > until.get(partition, offset) for partition, offset in begin.items()
-            ):
+            elif begin == self._initial:
                 # A first batch whose end lacks its start was empty: Spark runs an empty batch if the first trigger
-                # finds no records. With "latest", the new lookup of the start may be after that end.
-                begin = until
+                # finds no records. The new lookup of the start may have new partitions, which the next batch reads
+                # from 0. With "latest", it may be after that end.
+                begin = {partition: offset for partition, offset in begin.items() if partition in until}
+                if any(offset > until[partition] for partition, offset in begin.items()):
+                    begin = until
         topic_ids = topic_ids_of(end)
         self._check_nothing_lost(begin, until, recreated(topic_ids_of(start), topic_ids))
         return input_partitions(ranges(begin, until, topic_ids), self._read)

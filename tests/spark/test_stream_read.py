@@ -529,6 +529,28 @@ async def test_limited_triggers_continue_without_a_deleted_topic(cluster: Embedd
 
 
 @pytest.mark.usefixtures("driver")
+async def test_a_partition_that_is_new_after_a_killed_empty_first_batch_is_no_loss(cluster: EmbeddedCluster) -> None:
+    await cluster.create_topic("t-1", partitions=1)
+
+    def pattern() -> StreamReader:
+        return reader(cluster.bootstrap_servers, None, subscribePattern="t-", startingOffsets="latest")
+
+    killed = pattern()
+    empty = await on_spark(killed.initialOffset)
+    assert await on_spark(lambda: killed.latestOffset(empty, ReadAllAvailable())) == empty
+    await cluster.create_topic("t-2", partitions=1)
+    await produce(cluster, "t-2", 3, partition=0)
+    restarted = pattern()
+    looked_up_again = await on_spark(restarted.initialOffset)
+    assert looked_up_again == {"t-1": {"0": 0}, "t-2": {"0": 3}}
+    assert await on_spark(lambda: restarted.partitions(looked_up_again, empty)) == []
+    end = await on_spark(lambda: restarted.latestOffset(empty, ReadAllAvailable()))
+    (task,) = await on_spark(lambda: restarted.partitions(empty, end))
+    assert isinstance(task, TaskPartition)
+    assert [(range_.partition, range_.start, range_.end) for range_ in task.task] == [(TopicPartition("t-2", 0), 0, 3)]
+
+
+@pytest.mark.usefixtures("driver")
 async def test_a_start_after_the_end_of_one_log_does_not_skip_the_others(cluster: EmbeddedCluster) -> None:
     await cluster.create_topic("t", partitions=2)
     await produce(cluster, "t", 10)
