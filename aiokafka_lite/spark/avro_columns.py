@@ -1,18 +1,51 @@
 """The type of a Spark column for an Avro schema, and the conversion of decoded values to that type.
 
 The types are those of Spark's own ``from_avro``. Every part may be null, also where the schema does not allow it.
+
+A value is decoded by the schema that it was written with, which may lack the logical type of the column, and a default
+is the JSON of the schema. So a column with a logical type may get a plain number, or plain bytes, and a column of bytes
+may get text. A default may be the same object in many records, so a conversion changes no object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import time
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow
 
 from ..schemas.avro_logical import logical_type
-from .column_types import ColumnType, list_of, map_of, struct_of, without_type
+from .column_types import ColumnType, Convert, list_of, map_of, struct_of, without_type
+
+
+def _bytes(value: Any) -> Any:
+    """Convert a default, which is text with a character for each byte."""
+    return value.encode("latin-1") if isinstance(value, str) else value
+
+
+def _from_millis(epoch: datetime) -> Convert:
+    """Return the conversion of milliseconds. Arrow would take them for microseconds."""
+    return lambda value: epoch + timedelta(milliseconds=value) if type(value) is int else value
+
+
+def _time_text(unit: str) -> Convert:
+    """Return the conversion of a time of day to text."""
+    return lambda value: str((datetime.min + timedelta(**{unit: value})).time() if type(value) is int else value)
+
+
+def _decimal(scale: int) -> Convert:
+    """Return the conversion of the bytes of an unscaled number."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return value
+        sign, digits, _ = Decimal(int.from_bytes(_bytes(value), "big", signed=True)).as_tuple()
+        return Decimal((sign, digits, -scale))  # exact, with any number of digits
+
+    return convert
+
 
 _TIME = pyarrow.timestamp("us", "UTC")
 _LOCAL_TIME = pyarrow.timestamp("us")
@@ -22,21 +55,21 @@ _PLAIN = {
     "long": ColumnType("bigint", pyarrow.int64()),
     "float": ColumnType("float", pyarrow.float32()),
     "double": ColumnType("double", pyarrow.float64()),
-    "bytes": ColumnType("binary", pyarrow.binary()),
+    "bytes": ColumnType("binary", pyarrow.binary(), _bytes),
     "string": ColumnType("string", pyarrow.string()),
-    "fixed": ColumnType("binary", pyarrow.binary()),
+    "fixed": ColumnType("binary", pyarrow.binary(), _bytes),
     "enum": ColumnType("string", pyarrow.string()),
 }
 _LOGICAL = {
     ("int", "date"): ColumnType("date", pyarrow.date32()),
-    ("long", "timestamp-millis"): ColumnType("timestamp", _TIME),
+    ("long", "timestamp-millis"): ColumnType("timestamp", _TIME, _from_millis(datetime(1970, 1, 1, tzinfo=UTC))),
     ("long", "timestamp-micros"): ColumnType("timestamp", _TIME),
-    ("long", "local-timestamp-millis"): ColumnType("timestamp_ntz", _LOCAL_TIME),
+    ("long", "local-timestamp-millis"): ColumnType("timestamp_ntz", _LOCAL_TIME, _from_millis(datetime(1970, 1, 1))),
     ("long", "local-timestamp-micros"): ColumnType("timestamp_ntz", _LOCAL_TIME),
     ("string", "uuid"): ColumnType("string", pyarrow.string(), str),
     # Spark has no type for a time of day. Its text keeps the value.
-    ("int", "time-millis"): ColumnType("string", pyarrow.string(), str, time.fromisoformat),
-    ("long", "time-micros"): ColumnType("string", pyarrow.string(), str, time.fromisoformat),
+    ("int", "time-millis"): ColumnType("string", pyarrow.string(), _time_text("milliseconds"), time.fromisoformat),
+    ("long", "time-micros"): ColumnType("string", pyarrow.string(), _time_text("microseconds"), time.fromisoformat),
 }
 
 
@@ -75,7 +108,8 @@ class _Types:
             precision, scale = schema["precision"], schema.get("scale", 0)
             if precision > 38:
                 raise without_type(path, f"a decimal of {precision} digits; Spark has at most 38")
-            return ColumnType(f"decimal({precision},{scale})", pyarrow.decimal128(precision, scale))
+            arrow = pyarrow.decimal128(precision, scale)
+            return ColumnType(f"decimal({precision},{scale})", arrow, _decimal(scale))
         plain = _LOGICAL.get((kind, logical)) or _PLAIN.get(kind)
         if plain is None:
             raise without_type(path, f"the type {kind!r}")

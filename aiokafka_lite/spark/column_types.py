@@ -49,14 +49,15 @@ def map_of(keys: ColumnType, values: ColumnType) -> ColumnType:
 
 
 def _for_fields(conversions: Mapping[str, Convert | None]) -> Convert | None:
-    """Return the conversion of a dict by the conversions of its fields."""
+    """Return the conversion of a dict by the conversions of its fields. The dict itself may be in several records."""
     needed = [(name, convert) for name, convert in conversions.items() if convert is not None]
 
     def convert_fields(record: dict[str, Any]) -> dict[str, Any]:
+        converted = record.copy()
         for name, convert in needed:
             if (value := record.get(name)) is not None:
-                record[name] = convert(value)
-        return record
+                converted[name] = convert(value)
+        return converted
 
     return convert_fields if needed else None
 

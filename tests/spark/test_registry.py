@@ -7,9 +7,10 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from aiokafka_lite.errors import ConfigurationError, KafkaTimeout, SchemaRegistr
 from aiokafka_lite.schemas import AvroSerializer, Schema, SchemaReference, SchemaRegistryClient
 from aiokafka_lite.spark import from_registry, to_registry
 from aiokafka_lite.spark.avro_columns import column_type
+from aiokafka_lite.spark.registry_formats import record_format
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import batch_of, on_spark
 
@@ -195,6 +197,85 @@ async def test_a_refused_login_fails_the_task_and_makes_no_record_null(spark: Sp
         port = refusing.sockets[0].getsockname()[1]
         with pytest.raises(PySparkException, match=str(status)):
             await on_spark(lambda: read(port))
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def record_of(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, *fields]}
+
+
+async def decoded(url: str, old: Any, new: Any, values: list[Any]) -> list[Any]:
+    """Write values with the old schema. Return the values of a column of the new one."""
+    async with SchemaRegistryClient(url) as registry:
+        serializer = AvroSerializer[Any](registry, old)
+        written = [serializer.serialize("t", value, []) for value in values]
+        records = [data if isinstance(data, bytes) else await data for data in written]
+        avro = await record_format(registry, Schema(json.dumps(new)), None)
+        read = await avro.reader(struct.unpack(">i", records[0][1:5])[0])
+        rows: list[Any] = pyarrow.array([read(record, 5) for record in records], avro.kind.arrow).to_pylist()
+        return rows
+
+
+WIDE = Context(prec=50)
+MORNING = datetime(2023, 11, 14, 22, 13, 20, 5000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("plain", "kind", "raw", "value"),
+    [
+        ("long", logical("long", "timestamp-millis"), 1_700_000_000_005, MORNING),
+        ("int", logical("long", "timestamp-millis"), -1, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+        ("long", logical("long", "timestamp-micros"), 1_700_000_000_005_000, MORNING),
+        ("long", logical("long", "local-timestamp-millis"), 1_700_000_000_005, MORNING.replace(tzinfo=None)),
+        ("long", logical("long", "local-timestamp-micros"), 1_700_000_000_005_000, MORNING.replace(tzinfo=None)),
+        ("int", logical("int", "date"), 1, date(1970, 1, 2)),
+        ("int", logical("int", "time-millis"), 3_600_001, "01:00:00.001000"),
+        ("long", logical("long", "time-micros"), 3_600_000_001, "01:00:00.000001"),
+        ("bytes", logical("bytes", "decimal", precision=4, scale=2), b"\xff", Decimal("-0.01")),
+        ("string", "bytes", "\xff", b"\xc3\xbf"),
+    ],
+)
+async def test_a_record_that_was_written_without_the_logical_type_has_its_value(
+    server: EmbeddedSchemaRegistry, plain: str, kind: Any, raw: Any, value: Any
+) -> None:
+    old, new = record_of({"name": "a", "type": plain}), record_of({"name": "a", "type": kind})
+    assert await decoded(server.url, old, new, [{"id": 1, "a": raw}]) == [{"id": 1, "a": value}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "value"),
+    [
+        (logical("long", "timestamp-millis"), 1_700_000_000_005, MORNING),
+        (logical("long", "timestamp-micros"), 1_700_000_000_005_000, MORNING),
+        (logical("int", "time-millis"), 3_600_000, "01:00:00"),
+        (logical("bytes", "decimal", precision=38, scale=2), "\xff" * 12, Decimal("-0.01")),
+        (logical("bytes", "decimal", precision=38, scale=2), "\x40" + "\0" * 15, Decimal(2**126).scaleb(-2, WIDE)),
+        ("bytes", "a\xff", b"a\xff"),
+        ({"type": "fixed", "name": "F", "size": 1}, "\xff", b"\xff"),
+        ({"type": "array", "items": "bytes"}, ["\xff"], [b"\xff"]),
+        (
+            {
+                "type": "record",
+                "name": "In",
+                "fields": [
+                    {"name": "at", "type": logical("long", "timestamp-millis")},
+                    {"name": "counts", "type": {"type": "map", "values": "int"}},
+                ],
+            },
+            {"at": 1_700_000_000_005, "counts": {"a": 1}},
+            {"at": MORNING, "counts": [("a", 1)]},
+        ),
+    ],
+)
+async def test_each_record_without_a_field_has_the_default_of_the_schema(
+    server: EmbeddedSchemaRegistry, kind: Any, default: Any, value: Any
+) -> None:
+    new = record_of({"name": "a", "type": kind, "default": default})
+    rows = await decoded(server.url, record_of(), new, [{"id": 1}, {"id": 2}])
+    assert rows == [{"id": 1, "a": value}, {"id": 2, "a": value}]
 
 
 def test_a_decimal_without_a_precision_is_bytes() -> None:
