@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow
 
 from ..extras import extra
+from ..schemas.mismatch import Mismatch, wrong
 from .column_types import ColumnType, list_of, map_of, struct_of, without_type
 
 _INT = ColumnType("int", pyarrow.int32())
@@ -87,11 +88,23 @@ def _message(descriptor: Any, path: str, inside: tuple[str, ...]) -> _Message:
     names = {field: accessors[0] for field, accessors in fields.items()}
     getters = [(field, get) for field, (_, get, _) in fields.items()]
     setters = [(field, put) for field, (_, _, put) in fields.items()]
+    choices = [[field.name for field in oneof.fields] for oneof in descriptor.oneofs if len(oneof.fields) > 1]
 
     def convert(message: Any) -> dict[str, Any]:
         return {field: get(message) for field, get in getters}
 
     def fill(message: Any, record: dict[str, Any]) -> None:
+        if not isinstance(record, dict):
+            raise wrong(f"a struct with the fields of {name}", record)
+        if not record.keys() <= fields.keys():
+            field = next(field for field in record if field not in fields)
+            raise Mismatch(f"is not a field of {name}").inside(field)
+        for choice in choices:
+            chosen = [field for field in choice if record.get(field) is not None]
+            if len(chosen) > 1:
+                raise Mismatch(f"must be null, because {chosen[0]} is not: {name} has only one of them").inside(
+                    chosen[1]
+                )
         for field, put in setters:
             if (value := record.get(field)) is not None:
                 put(message, value)

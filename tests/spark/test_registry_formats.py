@@ -198,6 +198,41 @@ async def test_columns_of_both_formats_are_decoded_and_encoded(
 
 
 @pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        ({"id": 1, "CITY": "Rome"}, "CITY is not a field of shop.Order"),
+        ({"inside": {"A": 1}}, "A is not a field of shop.Inside"),
+        ({"email": "a", "phone": "b"}, "phone must be null, because email is not: shop.Order has only one of them"),
+        ({"all": [None]}, "the data must be a struct with the fields of shop.Inside, got None"),
+        ({"by_name": [("a", None)]}, "the data must be a struct with the fields of shop.Inside, got None"),
+        (1, "the data must be a struct with the fields of shop.Order, got 1"),
+    ],
+)
+async def test_a_value_that_has_no_place_in_the_message_is_an_error(
+    server: EmbeddedSchemaRegistry, record: Any, complaint: str
+) -> None:
+    text = """
+        syntax = "proto3";
+        package shop;
+        message Order {
+          int64 id = 1;
+          optional string city = 2;
+          Inside inside = 3;
+          oneof contact { string email = 4; string phone = 5; }
+          repeated Inside all = 6;
+          map<string, Inside> by_name = 7;
+        }
+        message Inside { int32 a = 1; }
+        """
+    async with SchemaRegistryClient(server.url) as client:
+        schema = (await client.register("orders-value", Schema(text, "PROTOBUF"))).schema
+        write = await (await record_format(client, schema, "shop.Order")).writer("orders-value")
+        write({"id": 1, "city": None, "email": None, "phone": "b"})
+        with pytest.raises(ValueError, match=f"^{complaint}$"):
+            write(record)
+
+
+@pytest.mark.parametrize(
     ("schema", "message", "complaint"),
     [
         (Schema('"string"'), "shop.Order", "message is for schemas of type PROTOBUF, got a schema of type AVRO"),
