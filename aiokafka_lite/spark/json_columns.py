@@ -15,11 +15,17 @@ import pyarrow
 
 from .column_types import ColumnType, Convert, list_of, map_of, struct_of
 
+
+def _as_double(value: Any) -> Any:
+    """Convert a whole number, which Arrow would refuse if a double cannot hold all of its digits."""
+    return float(value) if type(value) is int else value
+
+
 _TEXT = ColumnType("string", pyarrow.string())
 _PLAIN = {
     "string": _TEXT,
     "integer": ColumnType("bigint", pyarrow.int64()),
-    "number": ColumnType("double", pyarrow.float64()),
+    "number": ColumnType("double", pyarrow.float64(), _as_double),
     "boolean": ColumnType("boolean", pyarrow.bool_()),
 }
 _AS_JSON = ColumnType("string", pyarrow.string(), lambda value: json.dumps(value, ensure_ascii=False), json.loads)

@@ -232,6 +232,20 @@ async def test_a_value_that_has_no_place_in_the_message_is_an_error(
             write(record)
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, 10**20, 1, 1.5])
+async def test_every_number_of_json_is_a_double(server: EmbeddedSchemaRegistry, number: float) -> None:
+    properties = {"price": {"type": "number"}, "prices": {"type": "array", "items": {"type": "number"}}}
+    async with SchemaRegistryClient(server.url) as client:
+        schema = Schema(json.dumps({"type": "object", "properties": properties}), "JSON")
+        registered = await client.register("orders-value", schema)
+        formats = await record_format(client, schema, None)
+        write, read = await formats.writer("orders-value"), await formats.reader(registered.schema_id)
+        record = read(write({"price": number, "prices": [number]}), 5)
+    assert pyarrow.array([record], formats.kind.arrow).to_pylist() == [
+        {"price": float(number), "prices": [float(number)]}
+    ]
+
+
 @pytest.mark.parametrize(
     ("schema", "message", "complaint"),
     [
