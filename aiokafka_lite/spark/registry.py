@@ -141,6 +141,8 @@ class _Registry:
         return worker_loop().run(record_format(self.client(), schema, message))
 
 
+_BINARY = (pyarrow.types.is_binary, pyarrow.types.is_large_binary, pyarrow.types.is_null)
+
 _clients: dict[tuple[object, ...], SchemaRegistryClient] = {}
 """The clients by process and settings. A forked worker makes its own."""
 
@@ -169,6 +171,9 @@ class _Decoder:
         return f"<_Decoder {self._mode}>"
 
     def __call__(self, values: pyarrow.Array) -> pyarrow.Array:
+        # In a column of text, no record could be decoded, and all would be null.
+        if not any(is_kind(values.type) for is_kind in _BINARY):
+            raise ConfigurationError(f"from_registry requires a binary column, got {values.type}; do not cast it")
         if self._format is None:
             self._format = self._registry.format(self._schema, self._message)
         readers: dict[bytes, Read | KafkaError] = {}

@@ -155,6 +155,18 @@ async def test_records_that_cannot_be_decoded_are_null_or_an_error(
         await on_spark(lambda: read(mode="FAILFAST"))
 
 
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "FAILFAST"])
+async def test_a_column_of_text_is_an_error(spark: SparkSession, server: EmbeddedSchemaRegistry, mode: Any) -> None:
+    schema = record_of()
+
+    def read() -> None:
+        rows = spark.sql("SELECT 'text' AS value")
+        rows.select(from_registry("value", url=server.url, schema=schema, mode=mode)).collect()
+
+    with pytest.raises(PySparkException, match="from_registry requires a binary column, got string; do not cast it"):
+        await on_spark(read)
+
+
 async def test_one_bad_record_does_not_fail_the_query(
     spark: SparkSession, kafka: Kafka, server: EmbeddedSchemaRegistry
 ) -> None:
