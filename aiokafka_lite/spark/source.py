@@ -340,16 +340,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._read.fail_on_data_loss:
             return begin
         unread = set(backlog(begin, end))  # without the topics that are absent, which keep their offsets
+        starts: dict[TopicPartition, int] = {}
         if self._target is not None:  # a topic may have been deleted since the target was set
-            unread &= set(self._planner.partitions(must_exist=False, checkpoint=begin).partitions)
-        earliest = self._planner.earliest(unread)
-        return {
-            **begin,
-            **{
-                partition: max(begin.get(partition, 0), min(offset, end[partition]))
-                for partition, offset in earliest.items()
-            },
-        }
+            existing = set(self._planner.partitions(must_exist=False, checkpoint=begin).partitions)
+            starts = {partition: end[partition] for partition in unread - existing}
+            unread &= existing
+        for partition, earliest in self._planner.earliest(unread).items():
+            starts[partition] = max(begin.get(partition, 0), min(earliest, end[partition]))
+        return {**begin, **starts}
 
     def _limited(
         self, begin: PartitionOffsets, end: dict[TopicPartition, int], limit: ReadMaxRows | ReadMaxBytes
