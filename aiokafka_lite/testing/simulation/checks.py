@@ -101,7 +101,8 @@ def outputs_once(topic: str | None = None) -> Check:
 def in_order_by_key(effect: str | None = None) -> Check:
     """Check that the first effects of the records of a key happened in the order of the records.
 
-    Records of different partitions have no order. A record without a key is not checked.
+    Without a name, the same must hold for the first records of each key in a partition of an output topic. Records of
+    different partitions have no order. A record without a key is not checked, nor is an output with several ids.
     """
 
     def in_order(history: History) -> Broken | None:
@@ -122,9 +123,33 @@ def in_order_by_key(effect: str | None = None) -> Check:
                     applied.id,
                 )
             latest[key] = written
-        return None
+        return _outputs_in_order(history) if effect is None else None
 
     return in_order
+
+
+def _outputs_in_order(history: History) -> Broken | None:
+    latest: dict[tuple[object, ...], Written] = {}
+    done: set[tuple[str, str]] = set()
+    for name, records in history.outputs.items():
+        for record in records:
+            mentioned = history.mentioned(record)
+            if record.key is None or len(mentioned) != 1 or (name, mentioned[0]) in done:
+                continue
+            done.add((name, mentioned[0]))
+            written = history.written[mentioned[0]]
+            if written.message.key is None:
+                continue
+            place = written.message.topic, written.partition, written.message.key
+            before = latest.setdefault((name, record.partition, record.key, *place), written)
+            if written.offset < before.offset:
+                return Broken(
+                    f"the record of {mentioned[0]!r} in {name} came after that of {before.message.identity!r}, which "
+                    f"is a later record of the key {written.message.key!r}",
+                    mentioned[0],
+                )
+            latest[name, record.partition, record.key, *place] = written
+    return None
 
 
 def committed_after_effect(effect: str | None = None) -> Check:

@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from itertools import pairwise
 
 import pytest
@@ -28,6 +30,7 @@ from aiokafka_lite.testing.simulation import (
     Message,
     SimulationFailure,
     at_least_once,
+    in_order_by_key,
     no_unhandled_exception,
     nothing_left_behind,
     one_owner,
@@ -370,6 +373,33 @@ def test_the_timeline_says_to_whom_a_record_was_sent_and_who_committed_it() -> N
     assert re.search(r"it is written to orders-\d at offset \d", text)
     assert re.search(r"it is sent to instance [12]", text)
     assert re.search(r"instance [12] commits orders-\d up to \d", text)
+
+
+def test_outputs_of_a_key_that_are_out_of_order_are_found() -> None:
+    def writes_bills(count: int) -> Callable[[Instance], Awaitable[None]]:
+        async def writes(instance: Instance) -> None:
+            consumer: Consumer[bytes, bytes] = Consumer(
+                instance.bootstrap_servers, topics=["orders"], group_id="billing"
+            )
+            producers: list[Producer[bytes, bytes]] = [Producer(instance.bootstrap_servers) for _ in range(count)]
+            async with AsyncExitStack() as clients:
+                for client in (consumer, *producers):
+                    await clients.enter_async_context(client)
+                while True:
+                    bills = [
+                        producers[number % count].send_nowait("bills", order_of(record).encode(), key=record.key)
+                        for number, record in enumerate(await consumer.poll(20, timeout=0.5))
+                    ]
+                    await asyncio.gather(*bills)
+
+        return writes
+
+    checks = [in_order_by_key()]
+    with pytest.raises(SimulationFailure, match=r"the record of 'order-\d+' in bills came after that of 'order-\d+'"):
+        simulate(writes_bills(2), orders(40), seeds=20, faults=(), checks=checks)
+    assert simulate(writes_bills(1), orders(40), seeds=20, faults=(), checks=checks).seeds == 20
+    named = [in_order_by_key("charge")]
+    assert simulate(writes_bills(2), orders(40), seeds=20, faults=(), checks=named).seeds == 20
 
 
 async def shares_orders(instance: Instance) -> None:
