@@ -247,7 +247,10 @@ def stops_within(seconds: float = 30.0) -> Check:
 
 
 def no_unhandled_exception() -> Check:
-    """Check that nothing but a fault ended a process, and that no error reached the event loop's handler."""
+    """Check that nothing but a fault ended a process, and that no error reached the event loop's handler.
+
+    A KafkaError or EffectFailed may come from a fault, so it ends a process rightly after the first fault of a run.
+    """
 
     def unhandled(history: History) -> str | None:
         return history.errors[0] if history.errors else None

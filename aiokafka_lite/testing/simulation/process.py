@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 BROKER_HOST = "127.0.0.1"
 """The host of the simulated brokers."""
+ERRORS_OF_AIOKAFKA = "aiokafka_lite.compat.aiokafka.errors"
+"""The module with the errors of clients that have aiokafka's names. They are no subclasses of this client's."""
 CANCELLATIONS = 10
 """The number of times that the tasks of a process are cancelled before it counts as one that never ends."""
 
@@ -79,6 +82,8 @@ class Process:
         self.watches_stop = False
         self.ended = asyncio.Event()
         self.is_dead = False
+        self.failure = ""
+        """The error of a client, or of an effect, that has ended it. Faults cause such errors."""
         self._history = history
         self._network = network
         self._faults = faults
@@ -121,8 +126,12 @@ class Process:
         if isinstance(error, asyncio.CancelledError) and (self.is_dead or self.stopping.is_set()):
             error = None
         self._note("ends" if error is None else f"ends with {_short(error)}")
-        if error is not None and not self.is_dead and not _is_fault(error):
-            self._history.errors.append(f"{self.name} ended with {_short(error)}{_place_of(error)}")
+        if error is not None and not self.is_dead:
+            text = f"{self.name} ended with {_short(error)}{_place_of(error)}"
+            if _is_fault(error):
+                self.failure = text
+            else:
+                self._history.errors.append(text)
         self.ended.set()
 
     def kill(self) -> None:
@@ -265,9 +274,12 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Return whether an exception is what a fault does: production restarts such a process."""
+    """Return whether an exception is what a fault may do: production restarts such a process."""
+    of_aiokafka = sys.modules.get(ERRORS_OF_AIOKAFKA)  # not imported: a service without these names has no such error
+    compatible = () if of_aiokafka is None else (of_aiokafka.KafkaError,)
     return all(
-        isinstance(leaf, KafkaError | EffectFailed | asyncio.CancelledError) and not isinstance(leaf, RealIOError)
+        isinstance(leaf, (KafkaError, EffectFailed, asyncio.CancelledError, *compatible))
+        and not isinstance(leaf, RealIOError)
         for leaf in _leaves(error)
     )
 

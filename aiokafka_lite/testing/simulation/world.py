@@ -123,6 +123,7 @@ class World:
         self._current: dict[int, Process] = {}
         self._background: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
+        self._faults_begun = False
 
     # What faults use.
 
@@ -198,6 +199,7 @@ class World:
             due += step.after
             await asyncio.sleep(max(0.0, due - loop.time()))
             self.history.events.append(Event(loop.time(), describe(step)))
+            self._faults_begun = True
             await faults.do(step)
         await asyncio.sleep(max(0.0, begun + self._plan.seconds - loop.time()))
         await faults.heal()
@@ -246,7 +248,10 @@ class World:
         """Start the next process of an instance when one has ended, as production does."""
         start = 1
         while True:
-            await self._current[number].ended.wait()
+            process = self._current[number]
+            await process.ended.wait()
+            if process.failure and not self._faults_begun and not process.stopping.is_set():
+                self.history.errors.append(f"{process.failure}, although no fault has happened")
             if self._over.is_set():
                 return
             await asyncio.sleep(self._random.choice(RESTARTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -19,10 +20,10 @@ from itertools import pairwise
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, Producer, ShareConsumer
+from aiokafka_lite import Admin, Consumer, ExactlyOnce, Producer, ShareConsumer
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
-from aiokafka_lite.errors import ConfigurationError
+from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
 from aiokafka_lite.testing.simulation import (
     Broken,
     History,
@@ -373,6 +374,62 @@ def test_the_timeline_says_to_whom_a_record_was_sent_and_who_committed_it() -> N
     assert re.search(r"it is written to orders-\d at offset \d", text)
     assert re.search(r"it is sent to instance [12]", text)
     assert re.search(r"instance [12] commits orders-\d up to \d", text)
+
+
+def test_a_client_error_that_ends_a_process_before_any_fault_is_a_mistake() -> None:
+    """Two instances with one transactional id once passed: they fenced each other, and were started again."""
+
+    async def shares_its_id(instance: Instance) -> None:
+        consumer: Consumer[bytes, bytes] = Consumer(
+            instance.bootstrap_servers, topics=["orders"], group_id="billing", auto_commit=False
+        )
+        async with consumer, Producer(instance.bootstrap_servers, transactional_id="billing") as producer:
+            async for records in ExactlyOnce(consumer, producer):
+                for record in records:
+                    producer.send_nowait("bills", order_of(record).encode(), key=record.key)
+
+    with pytest.raises(SimulationFailure, match=r"ended with ProducerFenced: .*, although no fault") as one:
+        simulate(shares_its_id, orders(40), seeds=20)
+    assert "with these faults:\n  none" in str(one.value)
+
+
+def test_a_client_error_after_a_fault_or_sigterm_is_no_mistake() -> None:
+    async def fails_late(instance: Instance) -> None:
+        await instance.stopping.wait()
+        raise KafkaTimeout("too late")
+
+    async def fails_once_it_was_restarted(instance: Instance) -> None:
+        if "start" in instance.name and instance.number == 1:
+            raise KafkaTimeout("too early")
+        await instance.stopping.wait()
+
+    checks = [no_unhandled_exception()]
+    assert simulate(fails_late, orders(1), seeds=1, faults=(), seconds=1.0, checks=checks).seeds == 1
+    result = simulate(fails_once_it_was_restarted, orders(1), seeds=5, faults="instance_killed", checks=checks)
+    assert result.seeds == 5
+
+
+def test_an_error_of_compat_that_a_fault_causes_is_no_mistake() -> None:
+    """A commit that a broker refuses once counted as a mistake, because aiokafka's errors have classes of their own."""
+
+    async def compatible(instance: Instance) -> None:
+        consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=instance.bootstrap_servers,
+            group_id="billing",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
+        try:
+            async for record in consumer:
+                order = str(json.loads(record.value or b"")["order"])
+                await instance.effect("charge", order, idempotence_key=order)
+                await consumer.commit()
+        finally:
+            await consumer.stop()
+
+    assert simulate(compatible, orders(40), seeds=[15, *range(5)], faults="requests").seeds == 6
 
 
 def test_outputs_of_a_key_that_are_out_of_order_are_found() -> None:
