@@ -141,10 +141,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
     async def start(self) -> None:
         """Connect, and as a member of a group wait for partitions. Raises KafkaConnectionError if no broker answers.
 
-        A ``stop`` meanwhile ends it without an error, as in aiokafka.
+        A ``stop`` meanwhile ends it without an error, as in aiokafka. A cancelled call closes what it has started.
         """
         self._running.check_process()
-        was_closed = self._closed
+        was_closed, was_running = self._closed, self._running.is_running
         self._is_started = True
         self._listening.has_new_topics = True
         try:
@@ -152,6 +152,10 @@ class AIOKafkaConsumer(PositionCalls, Managed, Generic[K, V]):
         except (IllegalStateError, ConsumerStoppedError):
             if was_closed or not self._closed:
                 raise
+        except asyncio.CancelledError:
+            if not was_running:
+                await self._running.retire()
+            raise
 
     async def _ready(self) -> native.Consumer:
         """Start or replace the consumer as the present subscription or assignment requires, and return it."""

@@ -116,11 +116,21 @@ class RunningConsumer:
                 if consumer.membership is not None and await self._has_topics(consumer):
                     await consumer.wait_assigned(timeout=math.inf)
         except BaseException:
-            # A consumer can be started only once: another start() needs a new consumer, and closes this one.
+            # A consumer can be started only once: another start() needs a new consumer.
             if consumer is self.now:
                 self.replace()
+            await self._close_retired()
             raise
         self.is_running = consumer is self.now
+
+    async def retire(self) -> None:
+        """Close the running consumer after a ``start()`` that was cancelled; another ``start`` is possible.
+
+        ``async with`` calls no ``stop()`` then, and a member would keep its partitions.
+        """
+        if self.is_running:
+            self.replace()
+        await self._close_retired()
 
     async def close(self) -> None:
         """Close all consumers. Raises aiokafka's exception of the last close."""

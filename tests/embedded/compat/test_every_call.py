@@ -175,6 +175,18 @@ async def test_a_consumer_whose_start_or_stop_is_cancelled_leaves_nothing(
     await until(lambda: members_of(cluster) == 0)
 
 
+@pytest.mark.parametrize("group", [None, "billing"])
+async def test_a_consumer_whose_start_is_cancelled_needs_no_stop(cluster: EmbeddedCluster, group: str | None) -> None:
+    """``async with`` calls no stop() then. A member that had joined once kept its partitions and connections."""
+    for turns in turns_to_try():
+        consumer = consumer_of(cluster, "orders", group_id=group, session_timeout_ms=500, heartbeat_interval_ms=100)
+        if await cancel_after(turns, consumer.start()):
+            await consumer.stop()
+            break
+        await until(lambda: connections_of(cluster) == 0)
+    await until(lambda: members_of(cluster) == 0)
+
+
 async def test_a_consumer_whose_start_was_cancelled_starts_again(cluster: EmbeddedCluster) -> None:
     await cluster.produce("orders", b"soup", partition=0)
     for turns in (0, 1, 3, 9, 27, 81):
