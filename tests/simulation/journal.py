@@ -37,7 +37,10 @@ MOST_REQUESTS = 60
 
 The limit does not apply to Produce and Fetch: their number depends on the records."""
 MOST_FETCHES = 150
-"""The same for Fetch and ShareFetch. An answer has records, takes ``fetch_max_wait``, or is the answer of a fault."""
+"""The same for Fetch and ShareFetch. An answer has records, takes ``fetch_max_wait``, or is the answer of a fault.
+
+A ShareFetch that acknowledges records for the first time does not count: a consumer that acquires one record at a time
+sends one for each."""
 
 _IN_THE_GROUP = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -112,12 +115,29 @@ def commit_anomalies(
 def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
     """Check that no client sends requests at full speed, with any fault."""
     counts: Counter[tuple[str | None, int, type, int]] = Counter()
+    acknowledged: set[tuple[str | None, bytes, int, int]] = set()
     for exchange in exchanges:
-        if not isinstance(exchange.request, ProduceRequest):
+        request = exchange.request
+        if isinstance(request, ShareFetchRequest):
+            new = _acknowledged(exchange.client_id, request) - acknowledged
+            acknowledged |= new
+            if new:
+                continue
+        if not isinstance(request, ProduceRequest):
             counts[exchange.client_id, exchange.node_id, type(exchange.request), int(exchange.at)] += 1
-    for (client, node, request, second), count in counts.items():
-        if count > (MOST_FETCHES if request in (FetchRequest, ShareFetchRequest) else MOST_REQUESTS):
-            yield f"{client} sent {count} {request.__name__} to broker {node} in second {second}"
+    for (client, node, kind, second), count in counts.items():
+        if count > (MOST_FETCHES if kind in (FetchRequest, ShareFetchRequest) else MOST_REQUESTS):
+            yield f"{client} sent {count} {kind.__name__} to broker {node} in second {second}"
+
+
+def _acknowledged(client: str | None, request: ShareFetchRequest) -> set[tuple[str | None, bytes, int, int]]:
+    """Return the first records of the batches that a client acknowledges, with the client."""
+    return {
+        (client, bytes(topic.topic_id), partition.partition_index, batch.first_offset)
+        for topic in request.topics
+        for partition in topic.partitions
+        for batch in partition.acknowledgement_batches
+    }
 
 
 def may_share(

@@ -23,6 +23,10 @@ from aiokafka_lite.protocol.messages import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     ProduceRequest,
+    ShareAcknowledgementBatch,
+    ShareFetchRequest,
+    ShareFetchRequestPartition,
+    ShareFetchRequestTopic,
 )
 from tests.end_to_end.send_history import History, Promises
 from tests.simulation.journal import (
@@ -97,6 +101,22 @@ def test_requests_at_full_speed_are_found(request_: Any, most: int | None) -> No
     many = most or 1000
     assert not list(rate_anomalies([*sent(many), *sent(many, node=2), *sent(many, at=6.0)]))
     assert len(list(rate_anomalies(sent(many + 1)))) == (0 if most is None else 1)
+
+
+def test_a_share_fetch_counts_unless_it_acknowledges_records_for_the_first_time() -> None:
+    def fetch(offset: int, at: float) -> Exchange:
+        batch = ShareAcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[1])
+        partition = ShareFetchRequestPartition(partition_index=0, acknowledgement_batches=[batch])
+        topic = ShareFetchRequestTopic(topic_id=TOPIC_ID, partitions=[partition])
+        limits: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_records": 1, "batch_size": 1}
+        request = ShareFetchRequest(
+            member_id="m", share_session_epoch=1, topics=[topic], forgotten_topics_data=[], **limits
+        )
+        return Exchange(1, 1, "c", 78, at, request)
+
+    often = range(MOST_FETCHES + 2)
+    assert not list(rate_anomalies(fetch(number, 5.0) for number in often))
+    assert len(list(rate_anomalies(fetch(0, 5.0) for _ in often))) == 1
 
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
