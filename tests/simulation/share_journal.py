@@ -88,6 +88,8 @@ class ShareHistory:
         self._topics = topics
         self.topics: frozenset[str] = frozenset(topics.values())
         """The topics whose history this is."""
+        self.unanswered: list[float] = []
+        """When fetches ended whose connections were cut: each may have acquired records that nobody saw."""
         self._last_requests: dict[Session, float] = {}
         numbers: defaultdict[tuple[str, int], int] = defaultdict(int)
         for exchange in exchanges:
@@ -103,8 +105,10 @@ class ShareHistory:
     def _add(self, exchange: Exchange, session: Session) -> None:
         request: Any = exchange.request
         response: Any = exchange.response
-        if response is None or exchange.handled_at is None:
-            return  # its connection ended before the broker answered
+        if response is None or exchange.handled_at is None:  # its connection ended before the broker answered
+            if isinstance(request, ShareFetchRequest):
+                self.unanswered.append(exchange.at + request.max_wait_ms / 1000)
+            return
         if response.error_code != ErrorCode.NONE:
             return
         self._last_requests[session] = exchange.at
@@ -218,7 +222,9 @@ def lost_records(
     done |= {
         place
         for place, acquired in history.acquired.items()
-        if any(acquisition.delivery_count >= limit for acquisition in acquired)
+        if max(acquisition.delivery_count for acquisition in acquired)
+        + sum(ended >= acquired[-1].at for ended in history.unanswered)
+        >= limit
     }
     places = (Place(partition, offset) for partition, log in logs.items() for offset in range(len(log)))
     return [str(place) for place in places if place not in done]

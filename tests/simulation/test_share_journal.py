@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -152,3 +153,7 @@ def test_records_that_no_user_processed_are_found() -> None:
     assert lost_records(journal(ACCEPT), ONCE, logs, LIMIT) == others
     assert lost_records(journal(RELEASE), ONCE, logs, LIMIT) == [*others, str(RECORD)]
     assert lost_records(journal(RELEASE), history(acquired(1, "a", LIMIT)), logs, LIMIT) == others
+    unseen = replace(acquired(2, "b", LIMIT), response=None, handled_at=None)
+    once_more = acquired(1, "a", LIMIT - 1)
+    assert lost_records(journal(RELEASE), history(once_more), logs, LIMIT) == [*others, str(RECORD)]
+    assert lost_records(journal(RELEASE), history(once_more, unseen), logs, LIMIT) == others
