@@ -9,9 +9,15 @@ from contextlib import suppress
 
 from ..arguments import by_topic, plural
 from ..cluster.client import Client
-from ..errors import ErrorCode, KafkaTimeout, ProtocolError
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError
 from ..net.connection import Purpose
-from ..protocol.messages import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, SyncGroupResponse
+from ..protocol.messages import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
 from ..protocol.versions import VersionTable
 from ..settings.group import GroupConfig
 from .events import (
@@ -152,7 +158,22 @@ class ClassicProtocol:
         if missing:
             with suppress(KafkaTimeout):
                 await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
-        return TopicsGathered(action.attempt, self._topics.racks(action.topics))
+        assignments = await self._assignments() if action.with_assignments else None
+        return TopicsGathered(action.attempt, self._topics.racks(action.topics), assignments)
+
+    async def _assignments(self) -> list[bytes] | None:
+        """Look up the assignments of all members. None if the coordinator does not say them."""
+        group_id = self._config.group_id
+        timeout = min(GATHER_TIMEOUT, self._config.session_timeout / 3)
+        try:
+            response, _ = await self._requests.channel.send(
+                lambda versions: DescribeGroupsRequest(groups=[group_id]), purpose=Purpose.GROUP, timeout=timeout
+            )
+        except KafkaError as error:
+            self._requests.report(error)
+            return None
+        groups = [group for group in response.groups if group.group_id == group_id and not group.error_code]
+        return [member.member_assignment for group in groups for member in group.members] or None
 
     async def _sync(self, action: SendSync) -> SyncAnswer:
         response, node_id = await self._requests.channel.send(

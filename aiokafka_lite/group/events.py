@@ -6,7 +6,7 @@ the member can drop outdated ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -65,10 +65,15 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicsGathered:
-    """The metadata that the leader needs for its assignment."""
+    """The metadata that the leader needs for its assignment.
+
+    ``assignments`` are the assignments of all members, encoded, if the coordinator keeps them; None if they could not
+    be looked up.
+    """
 
     attempt: int
     topics: TopicRacks
+    assignments: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +238,14 @@ class SendJoin:
 
 @dataclass(frozen=True, slots=True)
 class GatherTopics:
-    """Look up the metadata of the topics, without those that do not exist. Outcome: ``TopicsGathered``."""
+    """Look up the metadata of the topics, without those that do not exist. Outcome: ``TopicsGathered``.
+
+    ``with_assignments``: also look up what is assigned now.
+    """
 
     attempt: int
     topics: frozenset[str]
+    with_assignments: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ topic name is ignored. Otherwise one broken member could make every leader fail,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from ..aio.callbacks import in_copy
 from ..cluster.topics import problem_of_topic_name
@@ -14,7 +16,7 @@ from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse
 from ..types import TopicPartition
 from .events import JoinAnswer, TopicsGathered
-from .payloads import read_subscription
+from .payloads import read_assignment, read_subscription
 from .strategies import AssignmentStrategy, GroupMember, TopicRacks
 
 LARGE_GROUP = 20_000
@@ -25,6 +27,8 @@ second."""
 LARGE_SUBSCRIPTIONS = 128 << 10
 """Bytes of all subscriptions from which the leader reads them in a thread."""
 
+UUID_LENGTH = 36
+
 MEMBER_BYTES = 128
 """What a member counts beside its subscription."""
 
@@ -32,10 +36,11 @@ MEMBER_BYTES = 128
 class Leadership:
     """The members of one generation whose subscriptions can be read.
 
-    ``problems`` are texts that name the members without partitions, and the ignored topics.
+    ``problems`` are texts that name the members without partitions, and the ignored topics. ``own_topics`` are those of
+    a leader that gets no list of members.
     """
 
-    def __init__(self, response: JoinGroupResponse) -> None:
+    def __init__(self, response: JoinGroupResponse, own_topics: frozenset[str] = frozenset()) -> None:
         members: list[GroupMember] = []
         self._left_out: list[str] = []
         self.problems: list[str] = []
@@ -45,15 +50,15 @@ class Leadership:
             except ProtocolError as error:
                 self.problems.append(f"{error}; the member gets no partitions")
                 self._left_out.append(member.member_id)
-        topics = frozenset(topic for member in members for topic in member.topics)
+        topics = own_topics.union(*(member.topics for member in members))
         self.topics: frozenset[str] = frozenset(topic for topic in topics if self._is_valid(topic))
         self.members: tuple[GroupMember, ...] = tuple(members)
         self.is_outdated = False
         """Whether partitions changed after the assignment was made. If so, the group has to rebalance once it is
         STABLE."""
-        # Set for a static leader that rejoined: the coordinator keeps the assignment, and the leader only watches
-        # topics.
-        self._skips_assignment = response.skip_assignment
+        self.keeps_assignment: bool = response.skip_assignment or not response.members
+        """Whether the coordinator keeps the assignment, because this leader is a static member that came back
+        (KIP-814). Then it only watches topics."""
         self._counts: dict[str, int] | None = None  # the partition count of each topic on which the assignment is based
 
     def _is_valid(self, topic: str) -> bool:
@@ -63,17 +68,28 @@ class Leadership:
         return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
-        """Let the strategy assign partitions to each member id; none if the coordinator keeps the assignment.
+        """Let the strategy assign partitions to each member id.
 
         Raises IllegalStateError if the strategy names a partition twice, an unknown member or an unknown partition.
         """
         self._counts = {topic: len(racks) for topic, racks in topics.items()}
-        if self._skips_assignment:
-            return {}
         assignment = in_copy(strategy.assign, self.members, topics)
         self._check(assignment, topics, strategy.name)
         # An empty assignment is encoded, because other clients cannot read an assignment without bytes.
         return {**dict.fromkeys(self._left_out, ()), **assignment}
+
+    def keep(self, topics: TopicRacks, assignments: Sequence[bytes] | None) -> None:
+        """Compare the assignment that the coordinator keeps with the partitions that exist now.
+
+        Partitions that were added while no leader was there are in no assignment, and no later change of metadata would
+        show them. If it is not known what is assigned (None), they may exist.
+        """
+        assigned: Counter[str] = Counter()
+        for data in assignments or ():
+            with suppress(ProtocolError):  # that of a broken member
+                assigned.update(partition.topic for partition in read_assignment(data))
+        self._counts = {topic: assigned[topic] for topic in topics}
+        self.is_outdated = any(assigned[topic] < len(racks) for topic, racks in topics.items())
 
     def is_based_on(self, counts: Mapping[str, int]) -> bool:
         """Return whether the assignment is based on these partition counts. True as long as there is no assignment."""
@@ -102,6 +118,11 @@ class Leadership:
         else:
             return
         raise IllegalStateError(f"the assignment of strategy {strategy!r} {mistake}")
+
+
+def is_former_id(member_id: str, instance_id: str | None) -> bool:
+    """Return whether a coordinator made this id for a member with this instance id: it appends a UUID."""
+    return instance_id is not None and member_id[:-UUID_LENGTH] == f"{instance_id}-"
 
 
 def takes_long(event: JoinAnswer | TopicsGathered, leadership: Leadership | None) -> bool:

@@ -61,12 +61,12 @@ from .events import (
     TopicsGathered,
     TopicsSeen,
 )
-from .leadership import Leadership
+from .leadership import Leadership, is_former_id
 from .ownership import NO_GENERATION
 from .payloads import assignment_data, read_assignment, write_subscription
 from .requests import UNKNOWN_ERRORS_TOLERATED, is_final, join_request, refusal, sync_request
 from .states import MemberEvent, MemberState
-from .strategies import AssignmentStrategy, TopicRacks
+from .strategies import AssignmentStrategy
 
 BAD_ASSIGNMENTS_TOLERATED = 5
 """The number of consecutive unreadable assignments that are tolerated. Each is followed by another rebalance, because
@@ -178,7 +178,7 @@ class Member(BaseMember):
                 # SyncGroup is another request than the metadata lookup, so a late failure of the lookup must not count
                 # for it.
                 self._attempt += 1
-                return [SendSync(self._attempt, self._assignments(self.leadership, event.topics))]
+                return [SendSync(self._attempt, self._assignments(self.leadership, event))]
             case SyncAnswer() if event.attempt == self._attempt and self.state is MemberState.SYNCING:
                 return self._sync_answered(event)
             case RequestFailed() if event.attempt == self._attempt:
@@ -282,17 +282,22 @@ class Member(BaseMember):
         if self.strategy not in self._strategies:
             offered = ", ".join(self._strategies)
             return self._fail(ProtocolError(f"the coordinator must choose one of {offered}, got {self.strategy!r}"))
-        # Without members there is nothing to assign. Brokers before KIP-814 send this answer to a static leader that
-        # joins again, and keep the assignment.
-        if response.leader != response.member_id or not response.members:
+        if response.leader == response.member_id and response.members:
+            self.leadership = Leadership(response)
+        elif is_former_id(response.leader, self.instance_id):
+            # Brokers before KIP-814 name a static leader that came back by its former id, and list no members.
+            self.leadership = Leadership(response, self._joined_topics)
+        else:
             return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, {}))]
-        self.leadership = Leadership(response)
-        return [GatherTopics(self._attempt, self.leadership.topics)]
+        return [GatherTopics(self._attempt, self.leadership.topics, self.leadership.keeps_assignment)]
 
-    def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
-        """Make the leader's SyncGroup request, with the assignments."""
+    def _assignments(self, leadership: Leadership, event: TopicsGathered) -> SyncGroupRequest:
+        """Make the leader's SyncGroup request, with the assignments; none if the coordinator keeps them."""
         strategy = self._strategies[self.strategy]
-        assignment = leadership.assign(strategy, topics)
+        if leadership.keeps_assignment:
+            leadership.keep(event.topics, event.assignments)
+            return sync_request(self.group_id, self.identity, self.strategy, {})
+        assignment = leadership.assign(strategy, event.topics)
         make = getattr(strategy, "assignment_data", None)
         data = (
             {}

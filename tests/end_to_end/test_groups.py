@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from aiokafka_lite import (
+    Admin,
     Claim,
     Consumer,
     ConsumerGroup,
@@ -139,6 +140,20 @@ async def test_a_static_member_that_restarts_costs_no_rebalance(
             await settled(lambda: second.assignment == owned, first, second)
             assert second.group_metadata().generation_id == generation
             assert first.group_metadata().generation_id == generation
+
+
+@since("2.3", "Kafka has static members since 2.3 (KIP-345)")
+async def test_a_static_member_that_restarts_reads_partitions_that_were_added_meanwhile(
+    kafka: Kafka, group_protocol: GroupProtocolName
+) -> None:
+    """With the classic protocol it is the leader, whose assignment the broker keeps."""
+    topic, group = await kafka.create_topic(partitions=1), new_group()
+    async with member(kafka, topic, group, group_protocol, "a") as consumer:
+        await settled(lambda: len(consumer.assignment) == 1, consumer)
+    async with Admin(kafka.bootstrap_servers) as admin:
+        await admin.topics.add_partitions({topic: 3})
+    async with member(kafka, topic, group, group_protocol, "a") as consumer:
+        await settled(lambda: len(consumer.assignment) == 3, consumer)
 
 
 async def test_a_handler_reads_claims(kafka: Kafka, group_protocol: GroupProtocolName) -> None:

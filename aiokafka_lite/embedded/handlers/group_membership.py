@@ -55,16 +55,17 @@ async def join_group(context: RequestContext, request: m.JoinGroupRequest) -> m.
         return _refused(result.member_id, error, version)
     members = result.members
     leader = result.leader
-    if result.skip_assignment and version < m.JoinGroupRequest.SKIP_ASSIGNMENT:
-        # Without the flag an old client would assign partitions again, so it must not become the leader.
-        members, leader = (), ""
+    skips_assignment = bool(result.former_leader) and version >= m.JoinGroupRequest.SKIP_ASSIGNMENT
+    if result.former_leader and not skips_assignment:
+        # Without the flag an old client would assign partitions again, so it must not take itself for the leader.
+        members, leader = (), result.former_leader
     return m.JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         leader=leader,
-        skip_assignment=result.skip_assignment and version >= m.JoinGroupRequest.SKIP_ASSIGNMENT,
+        skip_assignment=skips_assignment,
         member_id=result.member_id,
         members=[
             m.JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)

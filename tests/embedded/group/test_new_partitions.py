@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import ConsumerGroup, Workers
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
+from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import ListOffsetsRequest, MetadataRequest
+from aiokafka_lite.protocol.messages import JoinGroupRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.direct_writes import write
 from tests.embedded.group.recording_members import each_protocol, member_of
@@ -183,3 +184,28 @@ async def test_a_new_partition_has_its_beginning_although_the_leader_answers_lat
             await until(lambda: ADDED in consumer.assignment)
             write(cluster, ADDED, [b"second"])
             assert await values_of(consumer, 2) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("join_version", [5, 8, 9])
+async def test_a_static_leader_that_returns_finds_partitions_that_were_added_meanwhile(join_version: int) -> None:
+    versions = {**default_versions(), JoinGroupRequest.api_key: (0, join_version)}
+    async with EmbeddedCluster(brokers=1, tcp=False, config=ClusterConfig(versions=versions)) as cluster:
+        await cluster.create_topic("orders", partitions=6)
+        leader = member_of(cluster, group_instance_id="a")
+        await leader.start()
+        await leader.wait_assigned()
+        async with member_of(cluster, group_instance_id="a-b") as other:
+            await until(lambda: len(leader.assignment) == len(other.assignment) == 3)
+            generation = other.group_metadata().generation_id
+            await leader.close()
+
+            leader = member_of(cluster, group_instance_id="a")
+            await leader.start()
+            await leader.wait_assigned()
+            await asyncio.sleep(10.0)
+            assert other.group_metadata().generation_id == generation  # nothing was added, so nobody rebalanced
+            await leader.close()
+
+            cluster.controller.create_partitions("orders", 8, None)
+            async with member_of(cluster, group_instance_id="a") as leader:
+                await until(lambda: len(leader.assignment) == len(other.assignment) == 4)

@@ -40,7 +40,7 @@ from aiokafka_lite.group.events import (
     TopicsSeen,
 )
 from aiokafka_lite.group.member import TRANSITIONS
-from aiokafka_lite.group.payloads import read_assignment
+from aiokafka_lite.group.payloads import read_assignment, write_assignment
 from aiokafka_lite.group.states import MemberEvent, MemberState
 from aiokafka_lite.group.strategies import (
     AssignmentStrategy,
@@ -248,10 +248,28 @@ def test_a_leader_that_skips_the_assignment_still_watches_topics() -> None:
     driver = Driver(instance_id="i")
     members = members_of(("m", ("t",)))
     gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
-    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    assert gather.with_assignments
+    kept = [write_assignment(tp(0, 1))]
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2), kept)), SendSync)
     assert sync.request.assignments == []
     driver.synced(sync, tp(0, 1))
+    assert driver.state is MemberState.STABLE
     assert driver.member.handle(TopicsSeen({"t": 3})) != []
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [[write_assignment(tp(0)), write_assignment(tp(1))], [write_assignment(tp(0, 1)), b"\0"], None],
+    ids=["a partition was added", "unreadable", "unknown"],
+)
+def test_a_leader_that_came_back_rebalances_if_partitions_may_have_no_owner(kept: list[bytes] | None) -> None:
+    """Partitions that were added while the leader was away change nothing in what it sees afterwards."""
+    driver = Driver(instance_id="i")
+    members = members_of(("m", ("t",)), ("n", ("t",)))
+    gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=3), kept)), SendSync)
+    driver.synced(sync, tp(0))
+    assert driver.state is MemberState.REVOKING
 
 
 def test_a_strategy_that_assigns_a_partition_twice_is_an_error() -> None:

@@ -193,8 +193,8 @@ class Group:
         if member.joining is not joining:
             return  # a rebalance has answered the join, or the member has joined again or left
         if error is ErrorCode.NONE:
-            # The leader must not assign again (KIP-814). The handler hides from old clients that they lead.
-            member.answer_join(_join_result(self, member)._replace(skip_assignment=was_leader))
+            former_leader = old.member_id if was_leader else ""
+            member.answer_join(_join_result(self, member)._replace(former_leader=former_leader))
             return
         member.answer_join(JoinResult(error))
         self.members.remove(member, error)

@@ -35,7 +35,9 @@ class JoinResult(NamedTuple):
     protocol: str | None = None
     leader: str = ""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
-    skip_assignment: bool = False
+    former_leader: str = ""
+    """The former member id of a static leader that came back while the group is stable. It must not assign again
+    (KIP-814)."""
 
 
 class SyncResult(NamedTuple):
