@@ -376,13 +376,23 @@ async def test_marks_follow_a_recreated_topic_and_the_reset_is_reported(cluster:
 
 
 class Storm:
-    """The records that all handlers of a test have processed, and the owners of each partition."""
+    """The records that all handlers of a test have processed, and the sessions that read each partition."""
 
     def __init__(self, late: float) -> None:
         self.late = late
         self.done: set[tuple[int, int]] = set()
-        self.owners: dict[int, object] = {}
+        self.owners: dict[int, ConsumerGroupSession | None] = {}
         self.clashes: list[str] = []
+
+    def claimed(self, session: ConsumerGroupSession, number: int) -> None:
+        """Record a new reader, and a clash if another member still reads and belongs to the group.
+
+        The group does not wait for a member without a generation: it had no contact for its session timeout.
+        """
+        owner = self.owners.get(number)
+        if owner is not None and owner.generation_id >= 0:
+            self.clashes.append(f"{number} has two readers")
+        self.owners[number] = session
 
 
 class Careless(ConsumerGroupHandler):
@@ -397,9 +407,7 @@ class Careless(ConsumerGroupHandler):
 
     async def consume_claim(self, session: ConsumerGroupSession, claim: Claim) -> None:
         number = claim.partition
-        if self.storm.owners.get(number) is not None:
-            self.storm.clashes.append(f"{number} has two readers")
-        self.storm.owners[number] = claim
+        self.storm.claimed(session, number)
         try:
             records: list[Record] = []
             async for record in claim:
@@ -414,7 +422,7 @@ class Careless(ConsumerGroupHandler):
             if self.choice.random() < 0.1:
                 await asyncio.sleep(self.storm.late)
         finally:
-            if self.storm.owners.get(number) is claim:
+            if self.storm.owners.get(number) is session:
                 self.storm.owners[number] = None
 
 
