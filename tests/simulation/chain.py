@@ -262,6 +262,8 @@ class Process:
         )
         self.session = ExactlyOnce(self._consumer, self._producer, **plan.session)
         self.task = asyncio.create_task(self._run(), name=self.name)
+        # Not at the end of ``_run``: a task that is cancelled before its first step runs nothing.
+        self.task.add_done_callback(lambda _: self.has_ended.set())
 
     # What faults do.
 
@@ -295,10 +297,7 @@ class Process:
         except Exception as error:  # noqa: BLE001 - every other error is an anomaly
             self._anomaly(f"ended with {error!r}, which is not a KafkaError")
         finally:
-            try:
-                await self._close()
-            finally:
-                self.has_ended.set()
+            await self._close()
 
     async def _copy(self) -> None:
         """Copy until the session is stopped. After an error in the loop's body, the same records are returned again."""
