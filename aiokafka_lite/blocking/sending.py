@@ -161,8 +161,12 @@ class SendQueue:
         waiting.append(delivery)
 
     def _report_batch(self, result: BatchResult) -> None:
+        settled = result.moved is None  # otherwise a record may have moved to a batch that is not settled
         for delivery in self._reports.pop(result):
-            self.report(delivery)  # the record may have moved to a batch that is not settled
+            if settled:
+                delivery.call_back()
+            else:
+                self.report(delivery)
 
     def after(self, function: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], Coroutine[Any, Any, T]]:
         """Return a call that begins when the records before it are accepted (rule 2)."""
@@ -239,6 +243,14 @@ def _refused(topic: str, error: BaseException) -> AsyncDelivery:
 def _finish(turn: asyncio.Future[None]) -> None:
     if not turn.done():  # its call may have been interrupted
         turn.set_result(None)
+
+
+def _call_back(inner: AsyncDelivery, context: Context, function: OnSettled) -> None:
+    try:
+        inner.report_in(context, function)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # In the loop it would end only this turn, and the records that are settled in it.
+        _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
 
 
 class Delivery:
@@ -363,14 +375,12 @@ class Delivery:
         if function is None:  # another call has passed them
             return
         with self._queue.report_lock:
-            callbacks = [(self._context, function), *(self._more or ())]
+            context, more = self._context, self._more
             self.callback = None
-        for context, function in callbacks:
-            try:
-                self.inner.report_in(context, function)
-            except (KeyboardInterrupt, SystemExit) as error:
-                # In the loop it would end only this turn, and the records that are settled in it.
-                _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
+        _call_back(self.inner, context, function)
+        if more is not None:
+            for context, function in more:
+                _call_back(self.inner, context, function)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run a method of a delivery whose record has moved to another batch, which changes the delivery."""
