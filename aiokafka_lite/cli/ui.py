@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
 
 from ..admin import Admin
+from ..aio.memory_pipe import MemoryTransport
 from ..consumer import Consumer
-from ..embedded import EmbeddedCluster
+from ..embedded import EmbeddedCluster, MemoryConnector
 from ..producer import Producer
 from ..ui.application import Clients
 from ..ui.serving import serving
@@ -17,6 +19,8 @@ from .terminal.connection import ConnectionOptions
 from .terminal.registry import has_registry, new_registry
 from .terminal.run import log_warnings, say
 from .terminal.start import started
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def ui(connection: ConnectionOptions, port: int, allow_writes: bool, registry: str | None) -> int:
@@ -45,7 +49,7 @@ async def ui(connection: ConnectionOptions, port: int, allow_writes: bool, regis
 @asynccontextmanager
 async def serving_embedded(cluster: EmbeddedCluster) -> AsyncIterator[str]:
     """Serve the page of an embedded cluster on a free port, with changes. Yields its address."""
-    settings = {**cluster.client_settings(), "client_id": CLIENT_ID}
+    settings = {**_settings_in_process(cluster), "client_id": CLIENT_ID}
     cluster.history.leave_out(CLIENT_ID)
     async with Admin(**settings) as admin, Producer(**settings) as producer:
         clients = Clients(
@@ -56,3 +60,29 @@ async def serving_embedded(cluster: EmbeddedCluster) -> AsyncIterator[str]:
         )
         async with serving(clients, 0) as address:
             yield address
+
+
+class _InProcess:
+    """Connects to the brokers of a cluster in this process without sockets: the addresses that they advertise may be
+    for other machines alone, as behind a container's port mapping."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self._memory = MemoryConnector(cluster.nodes)
+
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
+        """Connect to the broker that has or advertises this address."""
+        for node_id, node in self._cluster.nodes.items():
+            own = {name: listener.port for name, listener in node.listeners.items()}
+            advertised_host, advertised_ports = self._cluster.config.advertised(node_id, own)
+            for name, listener in node.listeners.items():
+                if (host, port) == (advertised_host, advertised_ports[name]):
+                    return await self._memory.connect(listener.host, listener.port, protocol_factory)
+        return await self._memory.connect(host, port, protocol_factory)
+
+
+def _settings_in_process(cluster: EmbeddedCluster) -> dict[str, Any]:
+    settings = cluster.client_settings()
+    protocol = settings["security_protocol"].replace("SASL_SSL", "SASL_PLAINTEXT").replace("SSL", "PLAINTEXT")
+    without_tls = {name: value for name, value in settings.items() if not name.startswith("ssl_")}
+    return {**without_tls, "security_protocol": protocol, "connector": _InProcess(cluster)}

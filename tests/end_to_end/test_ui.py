@@ -17,7 +17,7 @@ import pytest
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.admin import NewTopic
 from aiokafka_lite.cli.ui import serving_embedded
-from aiokafka_lite.embedded import ClusterConfig, EmbeddedSchemaRegistry
+from aiokafka_lite.embedded import ClusterConfig, EmbeddedSchemaRegistry, Security
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.schemas import AvroSerializer, Schema, SchemaRegistryClient
 from aiokafka_lite.ui.application import MOST_OPEN, Clients
@@ -209,6 +209,27 @@ async def test_the_page_does_not_fill_the_history_of_requests_with_its_own() -> 
             requests = (await client.get(f"{base}/api/timeline")).json()["requests"]
     assert {request["client"] for request in requests} == {"shop"}
     assert "Produce" in [request["request"] for request in requests]
+
+
+@pytest.mark.parametrize(
+    "security",
+    [Security("PLAINTEXT"), Security("SASL_SSL", users={"alice": "secret"}), Security("SSL", client_auth="required")],
+    ids=["plaintext", "SASL over TLS", "TLS with certificates"],
+)
+async def test_the_page_of_brokers_whose_addresses_are_for_other_machines(security: Security) -> None:
+    config = ClusterConfig(advertised_host="kafka.invalid", advertised_port=19092)
+    async with EmbeddedCluster(brokers=3, config=config, security=security) as cluster:
+        await cluster.create_topic("orders", partitions=3)
+        async with serving_embedded(cluster) as address, httpx.AsyncClient(timeout=DEADLINE) as client:
+            await client.get(address)
+            base = address.split("/?token=")[0]
+            cluster_view = (await client.get(f"{base}/api/cluster")).json()
+            body = {"key": None, "value": "1"}
+            sent = await client.post(f"{base}/api/topics/orders/records", json=body, headers={"Origin": base})
+            records = (await client.get(f"{base}/api/topics/orders/records")).json()
+    assert [broker["address"] for broker in cluster_view["brokers"]] == [f"kafka.invalid:{19092 + n}" for n in range(3)]
+    assert sent.json()["offset"] == 0
+    assert [record["value"]["text"] for record in records["records"]] == ["1"]
 
 
 @pytest.mark.usefixtures("needs_browser")
