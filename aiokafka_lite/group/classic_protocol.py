@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..aio.retry import is_momentary
 from ..arguments import by_topic, plural
 from ..cluster.client import Client
-from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError
+from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import (
     DescribeGroupsRequest,
@@ -22,11 +23,13 @@ from ..protocol.versions import VersionTable
 from ..settings.group import GroupConfig
 from .events import (
     Action,
+    AssignmentsSeen,
     AwaitJoin,
     Event,
     GatherTopics,
     JoinAnswer,
     LeaveAnswer,
+    LookUpAssignments,
     RequestFailed,
     SendJoin,
     SendLeave,
@@ -41,6 +44,7 @@ from .payloads import read_assignment
 from .reading import Reading
 from .requests import MAX_UNLISTED, leave_request, leaves_by_id
 from .states import MemberState
+from .strategies import TopicRacks
 from .topic_watcher import Spawn, TopicWatcher
 
 logger = logging.getLogger(__name__)
@@ -105,6 +109,8 @@ class ClassicProtocol:
                 self._requests.start(action, self._sync)
             case SendLeave():
                 self._requests.start(action, self._leave)
+            case LookUpAssignments():
+                self._spawn(self._look_up_assignments, action, name="look up assignments")
             case AwaitJoin():
                 # This does not run as a request, because a new request would cancel the JoinGroup that it waits for.
                 self._spawn(self._abandon_join, action.attempt, name="await JoinGroup before leaving")
@@ -152,28 +158,16 @@ class ClassicProtocol:
         self._post(RequestFailed(attempt, KafkaTimeout("JoinGroup was not answered"), retriable=True))
 
     async def _gather(self, action: GatherTopics) -> TopicsGathered:
-        missing = [name for name in action.topics if name not in self._client.view.topics]
+        return TopicsGathered(action.attempt, await self._racks(action.topics))
+
+    async def _racks(self, topics: frozenset[str]) -> TopicRacks:
+        missing = [name for name in topics if name not in self._client.view.topics]
         # Topics that appear later start another rebalance (``TopicsSeen``). The leader sends no heartbeats meanwhile,
         # and all members wait for it, so this must end well before its session.
         if missing:
             with suppress(KafkaTimeout):
                 await self._client.refresh(missing, timeout=min(GATHER_TIMEOUT, self._config.session_timeout / 3))
-        assignments = await self._assignments() if action.with_assignments else None
-        return TopicsGathered(action.attempt, self._topics.racks(action.topics), assignments)
-
-    async def _assignments(self) -> list[bytes] | None:
-        """Look up the assignments of all members. None if the coordinator does not say them."""
-        group_id = self._config.group_id
-        timeout = min(GATHER_TIMEOUT, self._config.session_timeout / 3)
-        try:
-            response, _ = await self._requests.channel.send(
-                lambda versions: DescribeGroupsRequest(groups=[group_id]), purpose=Purpose.GROUP, timeout=timeout
-            )
-        except KafkaError as error:
-            self._requests.report(error)
-            return None
-        groups = [group for group in response.groups if group.group_id == group_id and not group.error_code]
-        return [member.member_assignment for group in groups for member in group.members] or None
+        return self._topics.racks(topics)
 
     async def _sync(self, action: SendSync) -> SyncAnswer:
         response, node_id = await self._requests.channel.send(
@@ -181,6 +175,32 @@ class ClassicProtocol:
         )
         self._requests.record(ErrorCode.of(response.error_code), node_id, "SyncGroup")
         return SyncAnswer(action.attempt, response, await self._problem_of(response))
+
+    async def _look_up_assignments(self, action: LookUpAssignments) -> None:
+        group_id, backoff = self._config.group_id, self._client.retry_backoff()
+        while self._member.identity == action.identity:
+            try:
+                response, node_id = await self._requests.channel.send(
+                    lambda versions: DescribeGroupsRequest(groups=[group_id]),
+                    purpose=Purpose.OTHER,
+                    timeout=self._client.config.request_timeout,
+                )
+                for group in response.groups:
+                    code = ErrorCode.of(group.error_code)
+                    self._requests.channel.record([code], node_id)
+                    if code is not ErrorCode.NONE:
+                        raise error_for(code, f"DescribeGroups of group {group_id!r}")
+                    # During a rebalance nothing is assigned, and then the leader sees all topics.
+                    if group.group_state == "Stable":
+                        counts = {topic: len(racks) for topic, racks in (await self._racks(action.topics)).items()}
+                        assignments = [member.member_assignment for member in group.members]
+                        self._post(AssignmentsSeen(action.identity, counts, assignments))
+                return
+            except KafkaError as error:
+                if not is_momentary(error):
+                    logger.warning("%r cannot see whether all partitions are assigned: %s", self._member, error)
+                    return
+                await asyncio.sleep(backoff.next())
 
     async def _problem_of(self, response: SyncGroupResponse) -> str | None:
         """Find the reason to refuse this assignment. None if there is none, or its bytes cannot be read."""

@@ -65,15 +65,10 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicsGathered:
-    """The metadata that the leader needs for its assignment.
-
-    ``assignments`` are the assignments of all members, encoded, if the coordinator keeps them; None if they could not
-    be looked up.
-    """
+    """The metadata that the leader needs for its assignment."""
 
     attempt: int
     topics: TopicRacks
-    assignments: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +78,15 @@ class SyncAnswer:
     attempt: int
     response: SyncGroupResponse
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsSeen:
+    """The encoded assignments of all members of the stable group, and the numbers of partitions of the topics."""
+
+    identity: Identity
+    counts: Mapping[str, int]
+    assignments: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,7 @@ Event: TypeAlias = (
     | JoinAnswer
     | TopicsGathered
     | SyncAnswer
+    | AssignmentsSeen
     | RequestFailed
     | HeartbeatAnswer
     | HeartbeatDue
@@ -238,14 +243,10 @@ class SendJoin:
 
 @dataclass(frozen=True, slots=True)
 class GatherTopics:
-    """Look up the metadata of the topics, without those that do not exist. Outcome: ``TopicsGathered``.
-
-    ``with_assignments``: also look up what is assigned now.
-    """
+    """Look up the metadata of the topics, without those that do not exist. Outcome: ``TopicsGathered``."""
 
     attempt: int
     topics: frozenset[str]
-    with_assignments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,14 @@ class SendSync:
 
     attempt: int
     request: SyncGroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpAssignments:
+    """Look up what is assigned in the group. Outcome: ``AssignmentsSeen``; none if the coordinator does not say it."""
+
+    identity: Identity
+    topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +350,7 @@ Action: TypeAlias = (
     SendJoin
     | GatherTopics
     | SendSync
+    | LookUpAssignments
     | SendLeave
     | AwaitJoin
     | PauseHeartbeat

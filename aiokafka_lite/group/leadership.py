@@ -15,7 +15,7 @@ from ..cluster.topics import problem_of_topic_name
 from ..errors import IllegalStateError, ProtocolError
 from ..protocol.messages import JoinGroupResponse
 from ..types import TopicPartition
-from .events import JoinAnswer, TopicsGathered
+from .events import AssignmentsSeen, JoinAnswer, TopicsGathered
 from .payloads import read_assignment, read_subscription
 from .strategies import AssignmentStrategy, GroupMember, TopicRacks
 
@@ -25,7 +25,7 @@ thread. Each of them costs up to 10 us, and with 50,000 members the computation 
 second."""
 
 LARGE_SUBSCRIPTIONS = 128 << 10
-"""Bytes of all subscriptions from which the leader reads them in a thread."""
+"""Bytes of all subscriptions, or of all assignments, from which a member reads them in a thread."""
 
 UUID_LENGTH = 36
 
@@ -56,9 +56,9 @@ class Leadership:
         self.is_outdated = False
         """Whether partitions changed after the assignment was made. If so, the group has to rebalance once it is
         STABLE."""
-        self.keeps_assignment: bool = response.skip_assignment or not response.members
-        """Whether the coordinator keeps the assignment, because this leader is a static member that came back
-        (KIP-814). Then it only watches topics."""
+        # Set for a static leader that came back: the coordinator keeps the assignment (KIP-814), and the leader only
+        # watches topics.
+        self._keeps_assignment = response.skip_assignment or not response.members
         self._counts: dict[str, int] | None = None  # the partition count of each topic on which the assignment is based
 
     def _is_valid(self, topic: str) -> bool:
@@ -68,28 +68,17 @@ class Leadership:
         return problem is None
 
     def assign(self, strategy: AssignmentStrategy, topics: TopicRacks) -> Mapping[str, Sequence[TopicPartition]]:
-        """Let the strategy assign partitions to each member id.
+        """Let the strategy assign partitions to each member id; none if the coordinator keeps the assignment.
 
         Raises IllegalStateError if the strategy names a partition twice, an unknown member or an unknown partition.
         """
         self._counts = {topic: len(racks) for topic, racks in topics.items()}
+        if self._keeps_assignment:
+            return {}
         assignment = in_copy(strategy.assign, self.members, topics)
         self._check(assignment, topics, strategy.name)
         # An empty assignment is encoded, because other clients cannot read an assignment without bytes.
         return {**dict.fromkeys(self._left_out, ()), **assignment}
-
-    def keep(self, topics: TopicRacks, assignments: Sequence[bytes] | None) -> None:
-        """Compare the assignment that the coordinator keeps with the partitions that exist now.
-
-        Partitions that were added while no leader was there are in no assignment, and no later change of metadata would
-        show them. If it is not known what is assigned (None), they may exist.
-        """
-        assigned: Counter[str] = Counter()
-        for data in assignments or ():
-            with suppress(ProtocolError):  # that of a broken member
-                assigned.update(partition.topic for partition in read_assignment(data))
-        self._counts = {topic: assigned[topic] for topic in topics}
-        self.is_outdated = any(assigned[topic] < len(racks) for topic, racks in topics.items())
 
     def is_based_on(self, counts: Mapping[str, int]) -> bool:
         """Return whether the assignment is based on these partition counts. True as long as there is no assignment."""
@@ -125,9 +114,24 @@ def is_former_id(member_id: str, instance_id: str | None) -> bool:
     return instance_id is not None and member_id[:-UUID_LENGTH] == f"{instance_id}-"
 
 
-def takes_long(event: JoinAnswer | TopicsGathered, leadership: Leadership | None) -> bool:
-    """Return whether the member should handle this event in a thread, because it leads a large group."""
+def lacks_partitions(event: AssignmentsSeen) -> bool:
+    """Return whether partitions of these topics are assigned to no member."""
+    assigned: Counter[str] = Counter()
+    for data in event.assignments:
+        with suppress(ProtocolError):  # that of a broken member
+            assigned.update(partition.topic for partition in read_assignment(data))
+    return any(assigned[topic] < count for topic, count in event.counts.items())
+
+
+LongEvent = JoinAnswer | TopicsGathered | AssignmentsSeen
+"""The events that may take long in a large group."""
+
+
+def takes_long(event: LongEvent, leadership: Leadership | None) -> bool:
+    """Return whether the member should handle this event in a thread, because its group is large."""
     if isinstance(event, JoinAnswer):
         return sum(MEMBER_BYTES + len(member.metadata) for member in event.response.members) > LARGE_SUBSCRIPTIONS
+    if isinstance(event, AssignmentsSeen):
+        return sum(map(len, event.assignments)) > LARGE_SUBSCRIPTIONS
     members = 0 if leadership is None else len(leadership.members)
     return members * len(event.topics) + sum(map(len, event.topics.values())) > LARGE_GROUP

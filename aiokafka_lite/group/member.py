@@ -39,6 +39,7 @@ from .base_member import BaseMember
 from .events import (
     Action,
     Assign,
+    AssignmentsSeen,
     AwaitJoin,
     Close,
     Event,
@@ -46,6 +47,7 @@ from .events import (
     HeartbeatAnswer,
     JoinAnswer,
     LeaveAnswer,
+    LookUpAssignments,
     MembershipRefused,
     Polled,
     PollOverdue,
@@ -61,12 +63,12 @@ from .events import (
     TopicsGathered,
     TopicsSeen,
 )
-from .leadership import Leadership, is_former_id
+from .leadership import Leadership, is_former_id, lacks_partitions
 from .ownership import NO_GENERATION
 from .payloads import assignment_data, read_assignment, write_subscription
 from .requests import UNKNOWN_ERRORS_TOLERATED, is_final, join_request, refusal, sync_request
 from .states import MemberEvent, MemberState
-from .strategies import AssignmentStrategy
+from .strategies import AssignmentStrategy, TopicRacks
 
 BAD_ASSIGNMENTS_TOLERATED = 5
 """The number of consecutive unreadable assignments that are tolerated. Each is followed by another rebalance, because
@@ -142,6 +144,9 @@ class Member(BaseMember):
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
         self._joined_topics: frozenset[str] = frozenset()  # the topics of the last JoinGroup
+        # A coordinator keeps the assignment of a static member whose process restarts in its session. It ignores that
+        # the topics may be others now (KAFKA-12759), and partitions that were added while the leader was away.
+        self._may_be_kept = False
         self._bad_assignments = 0
         # Whether a generation was complete under the present member id, and whether one earlier fence was ignored.
         self._is_confirmed = False
@@ -178,9 +183,11 @@ class Member(BaseMember):
                 # SyncGroup is another request than the metadata lookup, so a late failure of the lookup must not count
                 # for it.
                 self._attempt += 1
-                return [SendSync(self._attempt, self._assignments(self.leadership, event))]
+                return [SendSync(self._attempt, self._assignments(self.leadership, event.topics))]
             case SyncAnswer() if event.attempt == self._attempt and self.state is MemberState.SYNCING:
                 return self._sync_answered(event)
+            case AssignmentsSeen() if event.identity == self.identity and self.state is MemberState.STABLE:
+                return self._rebalance() if lacks_partitions(event) else []
             case RequestFailed() if event.attempt == self._attempt:
                 return self._request_failed(event)
             case HeartbeatAnswer() if event.identity == self.identity and self.state.sends_heartbeats:
@@ -230,6 +237,7 @@ class Member(BaseMember):
         # rebalances.
         self.leadership = None
         self._joined_topics = self._topics
+        self._may_be_kept = self.instance_id is not None and not self.member_id
         partitions, owned, generation = self.partitions, self.partitions.owned, self.generation
         if not self.cooperative:
             # An eager member has released everything when it joins (rule 2); a sticky strategy wants the last
@@ -289,15 +297,12 @@ class Member(BaseMember):
             self.leadership = Leadership(response, self._joined_topics)
         else:
             return [SendSync(self._attempt, sync_request(self.group_id, self.identity, self.strategy, {}))]
-        return [GatherTopics(self._attempt, self.leadership.topics, self.leadership.keeps_assignment)]
+        return [GatherTopics(self._attempt, self.leadership.topics)]
 
-    def _assignments(self, leadership: Leadership, event: TopicsGathered) -> SyncGroupRequest:
-        """Make the leader's SyncGroup request, with the assignments; none if the coordinator keeps them."""
+    def _assignments(self, leadership: Leadership, topics: TopicRacks) -> SyncGroupRequest:
+        """Make the leader's SyncGroup request, with the assignments."""
         strategy = self._strategies[self.strategy]
-        if leadership.keeps_assignment:
-            leadership.keep(event.topics, event.assignments)
-            return sync_request(self.group_id, self.identity, self.strategy, {})
-        assignment = leadership.assign(strategy, event.topics)
+        assignment = leadership.assign(strategy, topics)
         make = getattr(strategy, "assignment_data", None)
         data = (
             {}
@@ -341,7 +346,13 @@ class Member(BaseMember):
         outdated = self.leadership is not None and self.leadership.is_outdated
         if outdated or self._topics != self._joined_topics:
             return [assign, *self._rebalance()]
-        return [assign]
+        if not self._may_be_kept:
+            return [assign]
+        # The assignment of an earlier process may have partitions of topics that only other members read now.
+        if any(partition.topic not in self._joined_topics for partition in assigned):
+            return [assign, *self._rebalance()]
+        topics = self._joined_topics if self.leadership is None else self.leadership.topics
+        return [assign, LookUpAssignments(self.identity, topics)]
 
     def _refused_rebalance(self, api: str, code: ErrorCode) -> list[Action]:
         """Handle a refused JoinGroup or SyncGroup: be fenced, retry, or fail."""

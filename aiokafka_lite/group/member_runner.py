@@ -43,17 +43,15 @@ from .events import (
     Close,
     Event,
     Fail,
-    JoinAnswer,
     Lose,
     MembershipRefused,
     Polled,
     PollOverdue,
     Report,
     Revoke,
-    TopicsGathered,
 )
 from .handover import Handovers
-from .leadership import takes_long
+from .leadership import LongEvent, takes_long
 from .member import Member
 from .member_requests import MemberRequests
 from .offsets import Offsets
@@ -253,7 +251,7 @@ class MemberRunner:
                 )
             # The next event is handled only after ``follow``, because all actions must be performed before it.
             # The member still has one writer: this task waits for the thread, and nothing else calls ``handle``.
-            if isinstance(event, JoinAnswer | TopicsGathered) and takes_long(event, member.leadership):
+            if isinstance(event, LongEvent) and takes_long(event, member.leadership):
                 actions = await asyncio.to_thread(member.handle, event)
             else:
                 actions = member.handle(event)

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import pytest
@@ -154,6 +155,33 @@ async def test_a_static_member_that_restarts_reads_partitions_that_were_added_me
         await admin.topics.add_partitions({topic: 3})
     async with member(kafka, topic, group, group_protocol, "a") as consumer:
         await settled(lambda: len(consumer.assignment) == 3, consumer)
+
+
+@since("2.3", "Kafka has static members since 2.3 (KIP-345)")
+@pytest.mark.parametrize("returns", ["first", "second"])
+async def test_a_static_member_that_restarts_with_other_topics_reads_them(
+    kafka: Kafka, group_protocol: GroupProtocolName, returns: str
+) -> None:
+    """Brokers keep its former assignment (KAFKA-12759)."""
+    topic, other, group = await kafka.create_topic(partitions=2), await kafka.create_topic(partitions=2), new_group()
+    members = {name: member(kafka, topic, group, group_protocol, name) for name in ("first", "second")}
+    async with AsyncExitStack() as stack:
+        for consumer in members.values():
+            await consumer.start()
+            stack.push_async_callback(consumer.close)
+        await settled(lambda: all(len(consumer.assignment) == 1 for consumer in members.values()), *members.values())
+        await members.pop(returns).close()
+        (stays,) = members.values()
+        settings: dict[str, Any] = {"group_protocol": group_protocol, "group_instance_id": returns}
+        async with Consumer(kafka.bootstrap_servers, topics=[topic, other], group_id=group, **settings) as back:
+            await settled(
+                lambda: (
+                    {*stays.assignment, *back.assignment}
+                    == {TopicPartition(name, number) for name in (topic, other) for number in (0, 1)}
+                ),
+                stays,
+                back,
+            )
 
 
 async def test_a_handler_reads_claims(kafka: Kafka, group_protocol: GroupProtocolName) -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from aiokafka_lite import ConsumerGroup, Workers
+from aiokafka_lite import Consumer, ConsumerGroup, Workers
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import ErrorCode
@@ -209,3 +211,35 @@ async def test_a_static_leader_that_returns_finds_partitions_that_were_added_mea
             cluster.controller.create_partitions("orders", 8, None)
             async with member_of(cluster, group_instance_id="a") as leader:
                 await until(lambda: len(leader.assignment) == len(other.assignment) == 4)
+
+
+@asynccontextmanager
+async def closing(consumer: Consumer) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await consumer.close()
+
+
+@pytest.mark.parametrize("strategies", [["range"], ["cooperative-sticky"], ["sticky"]], ids=lambda names: names[0])
+@pytest.mark.parametrize("returns", ["leader", "other"])
+async def test_a_static_member_that_returns_with_other_topics_gets_their_partitions(
+    cluster: EmbeddedCluster, strategies: list[str], returns: str
+) -> None:
+    """Brokers keep its former assignment (KAFKA-12759), so it asks for a new one."""
+    await cluster.create_topic("customers", partitions=2)
+    await cluster.create_topic("refunds", partitions=2)
+    settings: dict[str, Any] = {"strategies": strategies, "topics": ["orders", "customers"]}
+    leader = member_of(cluster, group_instance_id="leader", **settings)
+    await leader.start()
+    await leader.wait_assigned()
+    other = member_of(cluster, group_instance_id="other", **settings)
+    await other.start()
+    await until(lambda: len(leader.assignment) + len(other.assignment) == 8 and other.assignment)
+    leaves, stays = (leader, other) if returns == "leader" else (other, leader)
+    await leaves.close()
+    settings["topics"] = ["orders", "refunds"]
+    async with closing(stays), member_of(cluster, group_instance_id=returns, **settings) as back:
+        await until(lambda: len(back.assignment) + len(stays.assignment) == 10)
+        topics = [{partition.topic for partition in consumer.assignment} for consumer in (stays, back)]
+        assert topics == [{"orders", "customers"}, {"orders", "refunds"}]

@@ -16,6 +16,7 @@ from aiokafka_lite.errors import (
 )
 from aiokafka_lite.group.events import (
     Assign,
+    AssignmentsSeen,
     AwaitJoin,
     Close,
     Fail,
@@ -23,6 +24,7 @@ from aiokafka_lite.group.events import (
     HeartbeatAnswer,
     Identity,
     LeaveAnswer,
+    LookUpAssignments,
     Lose,
     MembershipRefused,
     Polled,
@@ -248,28 +250,68 @@ def test_a_leader_that_skips_the_assignment_still_watches_topics() -> None:
     driver = Driver(instance_id="i")
     members = members_of(("m", ("t",)))
     gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
-    assert gather.with_assignments
-    kept = [write_assignment(tp(0, 1))]
-    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2), kept)), SendSync)
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
     assert sync.request.assignments == []
     driver.synced(sync, tp(0, 1))
-    assert driver.state is MemberState.STABLE
     assert driver.member.handle(TopicsSeen({"t": 3})) != []
 
 
-@pytest.mark.parametrize(
-    "kept",
-    [[write_assignment(tp(0)), write_assignment(tp(1))], [write_assignment(tp(0, 1)), b"\0"], None],
-    ids=["a partition was added", "unreadable", "unknown"],
-)
-def test_a_leader_that_came_back_rebalances_if_partitions_may_have_no_owner(kept: list[bytes] | None) -> None:
-    """Partitions that were added while the leader was away change nothing in what it sees afterwards."""
+def test_a_static_leader_that_is_named_by_its_former_id_watches_topics() -> None:
+    """Brokers before KIP-814 do so, and list no members."""
     driver = Driver(instance_id="i")
-    members = members_of(("m", ("t",)), ("n", ("t",)))
-    gather = only(driver.joined(driver.subscribe(), leader="m", members=members, skip=True), GatherTopics)
-    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=3), kept)), SendSync)
-    driver.synced(sync, tp(0))
+    former = "i-0b9d2f3c-6d0a-4e3b-9a6f-0d9d6b1f7c55"
+    gather = only(driver.joined(driver.subscribe(), leader=former), GatherTopics)
+    sync = only(driver.member.handle(TopicsGathered(gather.attempt, racks(t=2))), SendSync)
+    driver.synced(sync, tp(0, 1))
+    assert driver.member.handle(TopicsSeen({"t": 3})) != []
+
+
+def returned(driver: Driver, *assigned: TopicPartition) -> LookUpAssignments | None:
+    """Let a static member come back, to this assignment. Returns its question, unless it joins again at once."""
+    actions = driver.synced(only(driver.joined(driver.subscribe()), SendSync), assigned)
+    return next((action for action in actions if isinstance(action, LookUpAssignments)), None)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "is_stable"),
+    [
+        ([write_assignment(tp(0)), write_assignment(tp(1, 2))], True),
+        ([write_assignment(tp(0)), write_assignment(tp(1))], False),
+        ([write_assignment(tp(0, 1)), b"\0"], False),
+    ],
+    ids=["complete", "a partition was added", "unreadable"],
+)
+def test_a_static_member_that_came_back_rebalances_if_partitions_have_no_owner(
+    assignments: list[bytes], is_stable: bool
+) -> None:
+    driver = Driver(instance_id="i")
+    look_up = returned(driver, *tp(0))
+    assert look_up is not None
+    assert look_up.topics == {"t"}
+    driver.member.handle(AssignmentsSeen(look_up.identity, {"t": 3}, assignments))
+    assert (driver.state is MemberState.STABLE) == is_stable
+
+
+def test_a_static_member_that_came_back_with_other_topics_rebalances_at_once() -> None:
+    """Its former assignment has partitions that only other members read now (KAFKA-12759)."""
+    driver = Driver(instance_id="i")
+    assert returned(driver, *tp(0), *tp(0, topic="former")) is None
     assert driver.state is MemberState.REVOKING
+
+
+def test_only_the_first_assignment_of_a_static_member_may_be_one_of_an_earlier_process() -> None:
+    driver = Driver(instance_id="i")
+    look_up = returned(driver, *tp(0))
+    assert look_up is not None
+    actions = driver.member.handle(AssignmentsSeen(look_up.identity, {"t": 2}, []))
+    join = only(driver.member.handle(Released(only(actions, Revoke).number)), SendJoin)
+    actions = driver.synced(only(driver.joined(join), SendSync), tp(0))
+    assert not any(isinstance(action, LookUpAssignments) for action in actions)
+    # What was seen of an earlier generation is ignored.
+    assert driver.member.handle(AssignmentsSeen(look_up.identity, {"t": 2}, [])) == []
+    dynamic = Driver()
+    assert returned(dynamic, *tp(0)) is None
+    assert dynamic.state is MemberState.STABLE
 
 
 def test_a_strategy_that_assigns_a_partition_twice_is_an_error() -> None:
