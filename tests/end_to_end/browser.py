@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import DEADLINE
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """The path of the browser; None if this machine has none."""
-
-TIMEOUT = 60.0
 
 
 class Browser:
@@ -66,7 +66,7 @@ class Browser:
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true in the page."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(DEADLINE):
             while not await self.value(f"Boolean({expression})"):
                 await asyncio.sleep(0.02)
 
@@ -121,7 +121,7 @@ async def browser() -> AsyncIterator[Browser]:
         )
         page = Browser(asyncio.StreamWriter(transport, protocol, None, loop), reader)
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(DEADLINE):
                 await page.attach()
             yield page
         finally:

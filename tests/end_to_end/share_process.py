@@ -10,7 +10,7 @@ from aiokafka_lite import ShareConsumer
 
 async def main(servers: str, topic: str, group_id: str) -> None:
     async with ShareConsumer(servers, topics=[topic], group_id=group_id) as consumer:
-        records = await consumer.poll(timeout=30.0)
+        records = await consumer.poll(timeout=120.0)
         sys.stdout.write(" ".join(str(record.offset) for record in records) + "\n")
         sys.stdout.flush()
         await asyncio.sleep(3600)

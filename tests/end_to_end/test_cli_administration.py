@@ -41,7 +41,7 @@ async def on_screen(kafka: Kafka, *arguments: str) -> str:
 async def member(kafka: Kafka, topic: str, group: str, client_id: str = "reader") -> AsyncIterator[None]:
     """Run a member of a group that has read and committed all records."""
     async with Consumer(kafka.bootstrap_servers, topics=[topic], group_id=group, client_id=client_id) as consumer:
-        await consumer.poll(timeout=30)
+        await consumer.poll(timeout=DEADLINE)
         await consumer.poll()
         await consumer.commit()
         yield

@@ -9,6 +9,7 @@ from aiokafka_lite import Consumer, EmbeddedCluster, Producer
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import run
+from tests.waiting import DEADLINE
 
 
 async def diagnosed(servers: str, *arguments: str, timeout: int = 30) -> tuple[int, dict[str, Any]]:
@@ -29,7 +30,7 @@ async def test_a_healthy_kafka_has_no_findings(kafka: Kafka) -> None:
         Consumer(kafka.bootstrap_servers, topics=[topic], group_id=f"well-{topic}") as consumer,
     ):
         await producer.send(topic, b"read", partition=0)
-        await consumer.poll(timeout=30)
+        await consumer.poll(timeout=DEADLINE)
         await consumer.poll()  # the second poll marks the record as processed
         await consumer.commit()
         await producer.send(topic, b"not read", partition=0)

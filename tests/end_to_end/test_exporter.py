@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aiokafka_lite import Admin, Producer, TopicPartition
 from tests.end_to_end.conftest import Kafka
+from tests.waiting import DEADLINE
 
 
 @asynccontextmanager
@@ -33,7 +34,7 @@ async def exporter(kafka: Kafka, *options: str) -> AsyncIterator[tuple[asyncio.s
 
 
 def read(address: str) -> dict[str, dict[tuple[str, ...], float]]:
-    with urlopen(address, timeout=10) as answer:
+    with urlopen(address, timeout=DEADLINE) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return {
             family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}

@@ -12,6 +12,7 @@ from tests.end_to_end.test_documents import programs, running
 from tests.end_to_end.test_examples import committed, delete
 from tests.end_to_end.test_examples import newest as newest
 from tests.pure.documents import PAGES, Block
+from tests.waiting import DEADLINE
 
 GUIDES = {page.name: page for page in PAGES}
 READ_TO_THE_END = {block.title: block for block in programs(GUIDES["read-to-the-end.md"])}
@@ -32,7 +33,7 @@ async def test_each_run_of_a_job_reads_what_is_new_and_ends(newest: Kafka) -> No
     assert await output(nightly, newest) == "billed 0 orders\n"
     # An aborted transaction leaves records that no one reads at the ends of the partitions.
     async with Producer(newest.bootstrap_servers, transactional_id="aborted") as producer:
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(DEADLINE):
             await producer.begin_transaction()
             for partition in range(3):
                 await producer.send("orders", b"never", partition=partition)

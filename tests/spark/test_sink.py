@@ -24,6 +24,7 @@ from aiokafka_lite.spark.writing import Target, check_topic, write_rows
 from tests.embedded.producer.producers_and_logs import batches_of
 from tests.end_to_end.conftest import Kafka
 from tests.spark.conftest import batch_of, on_spark, run_to_end, stream_of
+from tests.waiting import DEADLINE
 
 Messages = dict[int, list[confluent_kafka.Message]]
 
@@ -50,11 +51,11 @@ async def messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
 def _messages_in(kafka: Kafka, topic: str, partitions: int) -> Messages:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "all"})
     places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
-    records_left = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
+    records_left = sum(consumer.get_watermark_offsets(place, timeout=DEADLINE)[1] for place in places)
     consumer.assign(places)
     by_partition: Messages = defaultdict(list)
     while records_left > 0:
-        messages = consumer.consume(records_left, timeout=10)
+        messages = consumer.consume(records_left, timeout=DEADLINE)
         assert messages, f"{records_left} messages never came"
         records_left -= len(messages)
         for message in messages:

@@ -14,6 +14,7 @@ from aiokafka_lite.admin import Admin
 from aiokafka_lite.cli.exporter import address_of, serving
 from aiokafka_lite.errors import ConfigurationError
 from aiokafka_lite.metrics.cluster import ClusterWatch
+from tests.waiting import DEADLINE
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:\u00b2", "127.0.0.1:\u0663", "127.0.0.1:", ":1", "127.0.0.1:65536"])
@@ -37,7 +38,7 @@ def test_the_address_of_the_page_can_be_opened_with_ipv6() -> None:
             probe.bind(("::1", 0))
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with serving(watch(), "::1", 0) as address, urlopen(f"http://{address}/metrics", timeout=10) as page:
+    with serving(watch(), "::1", 0) as address, urlopen(f"http://{address}/metrics", timeout=DEADLINE) as page:
         assert address.startswith("[::1]:")
         assert b"kafka_exporter_up" in page.read()
 
