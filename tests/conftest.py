@@ -18,11 +18,14 @@ from hypothesis import settings
 import build_backend
 from aiokafka_lite.compiled import BUILD, COMPILED
 from tests import left_behind
+from tests.syntax_trees import parse_in_turns
 
 pytest_plugins = ["tests.real.run_report", "tests.real.worker_groups"]
 
 # The scripts that write pages are there. Their tests import them.
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
+
+parse_in_turns()
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("without deadlines", settings(), deadline=None)
