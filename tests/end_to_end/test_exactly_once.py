@@ -163,6 +163,8 @@ async def test_a_batch_that_raises_is_aborted_and_returned_again(pipe: Pipe) -> 
         async for records in session:
             for record in records:
                 producer.send_nowait(pipe.target, record.value)
+            # The coordinator lets a transaction write when the one before it is complete, with its committed offsets.
+            await producer.flush()
             if not await pipe.lag() - len(records):
                 session.stop()
     assert_once(await pipe.output())
@@ -200,6 +202,7 @@ async def test_a_batch_that_is_left_by_break_is_not_committed(pipe: Pipe) -> Non
 
 async def test_commit_and_abort_inside_of_the_loop(pipe: Pipe) -> None:
     aborted = False
+    committed = 0
     async with pipe.worker() as (session, producer):
         async for records in session:
             for record in records:
@@ -209,7 +212,8 @@ async def test_commit_and_abort_inside_of_the_loop(pipe: Pipe) -> None:
                 await session.abort()
             else:
                 await session.commit()
-                if not await pipe.lag():
+                committed += len(records)
+                if committed == COUNT:
                     session.stop()
     assert_once(await pipe.output())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from tests.end_to_end.conftest import Kafka
+from tests.end_to_end.test_transactions import until_stable
 
 
 async def test_runs_of_a_job_read_what_is_new_and_end(kafka: Kafka) -> None:
@@ -27,6 +28,7 @@ async def test_the_markers_of_transactions_at_the_end_are_passed(kafka: Kafka) -
         for number in range(3):
             async with producer.transaction():
                 await producer.send(topic, b"%d" % number)
+    await until_stable(kafka, topic)  # a broker answers EndTxn before it has written the markers
     async with Consumer(kafka.bootstrap_servers, topics=[topic]) as consumer:
         values = [record.value async for records in consumer.read_until() for record in records]
         assert values == [b"0", b"1", b"2"]
