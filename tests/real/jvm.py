@@ -62,6 +62,14 @@ SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 TOOL_TIMEOUT = 300.0
 """Seconds after which one of Kafka's tools counts as hanging."""
 
+PATIENCE = {
+    "console-producer": ("--request-timeout-ms", "60000"),
+    "consumer-groups": ("--timeout", "60000"),
+    "share-groups": ("--timeout", "60000"),
+}
+"""Options of tools that wait 1.5 or 5 seconds by default. When that is over on a busy machine, the producer loses its
+lines without an error, and a description of groups is empty."""
+
 _A_YEAR_MS = str(365 * 24 * 3600 * 1000)
 NOTHING_EXPIRES = {
     "log.retention.check.interval.ms": _A_YEAR_MS,
@@ -436,7 +444,8 @@ def run_tool(version: str, name: str, bootstrap_servers: str, *arguments: str, s
     home = jars(version)
     is_old = name == "console-producer" and release(version) < (2, 5)
     option = "--broker-list" if is_old or name == "transactional-message-copier" else "--bootstrap-server"
-    command = java_command(home, _tool_class(home, name), option, bootstrap_servers, *arguments, heap=256, quiet=True)
+    words = (option, bootstrap_servers, *arguments, *PATIENCE.get(name, ()))
+    command = java_command(home, _tool_class(home, name), *words, heap=256, quiet=True)
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{name} of Kafka {version} failed with {done.returncode}: {done.stderr}{done.stdout}")

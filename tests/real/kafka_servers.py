@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from aiokafka_lite.testing.containers import EngineMissing, KafkaContainer, engine_problem, without_reaper
-from tests.real.jvm import NOTHING_EXPIRES, JavaMissing, JvmKafka, java_problem, run_tool
+from tests.real.jvm import NOTHING_EXPIRES, PATIENCE, START_TIMEOUT, JavaMissing, JvmKafka, java_problem, run_tool
 from tests.real.releases import NEWEST, release
 
 IN_CI = os.environ.get("CI") == "true"
@@ -44,6 +44,16 @@ class GivenKafka:
 
     def stop(self) -> None:
         pass
+
+
+class PatientContainer(KafkaContainer):
+    """A container whose start and whose tools may take long, because the machine is busy."""
+
+    def __init__(self, image: str, settings: dict[str, str]) -> None:
+        super().__init__(image, settings=settings, start_timeout=START_TIMEOUT)
+
+    def tool(self, name: str, *arguments: str, stdin: str = "") -> str:
+        return super().tool(name, *arguments, *PATIENCE.get(name, ()), stdin=stdin)
 
 
 class Servers:
@@ -132,6 +142,6 @@ def _container(version: str, settings: dict[str, str]) -> Server:
     name = image(version)
     assert name is not None, "_container_problem has looked for it"
     try:
-        return KafkaContainer(name, settings=settings).start()
+        return PatientContainer(name, settings).start()
     except EngineMissing as error:
         raise Unavailable(str(error)) from error
