@@ -88,7 +88,8 @@ async def test_topics(kafka: Kafka, admin: Admin) -> None:
     (await admin.topics.add_partitions({name: 3})).raise_for_errors()
 
     async def has_three() -> bool:
-        return len((await admin.topics.describe(name))[name].partitions) == 3
+        topic = (await admin.topics.describe(name)).done.get(name)
+        return topic is not None and len(topic.partitions) == 3
 
     await until(has_three)
     described = (await admin.topics.describe(name))[name]
@@ -145,6 +146,11 @@ async def test_topics_are_placed_where_they_are_assigned(kafka: Kafka, admin: Ad
     name = new_name()
     node_id = (await admin.cluster.describe()).brokers[0].node_id
     (await admin.topics.create(NewTopic(name, assignments=[[node_id], [node_id]]))).raise_for_errors()
+
+    async def is_known() -> bool:
+        return name in (await admin.topics.describe(name)).done
+
+    await until(is_known)
     assert [partition.replicas for partition in (await admin.topics.describe(name))[name].partitions] == [
         (node_id,)
     ] * 2
