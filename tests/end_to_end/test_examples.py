@@ -23,6 +23,7 @@ import pytest
 
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, JsonDeserializer, Producer
 from aiokafka_lite.testing.containers import engine_problem
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka, missing
 from tests.end_to_end.read_topic import read
 from tests.end_to_end.test_admin import until
@@ -51,6 +52,7 @@ class Program:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._more = asyncio.Condition()
+        self._is_read = asyncio.Event()
         self.printed = ""
 
     async def read(self) -> None:
@@ -59,6 +61,7 @@ class Program:
             async with self._more:
                 self.printed += line.decode()
                 self._more.notify_all()
+        self._is_read.set()
 
     async def until(self, text: str, count: int = 1) -> str:
         """Wait until ``wanted`` has been printed ``count`` times. Returns the whole output."""
@@ -70,11 +73,13 @@ class Program:
         return self.printed
 
     async def end(self, number: signal.Signals | None = None) -> int:
-        """Send it a signal, or none, and wait for its end. Returns the exit status."""
+        """Send it a signal, or none, and wait for its end, and for its last line. Returns the exit status."""
         if number is not None:
             self._process.send_signal(number)
         async with asyncio.timeout(DEADLINE):
-            return await self._process.wait()
+            status = await self._process.wait()
+            await self._is_read.wait()
+        return status
 
 
 @asynccontextmanager
@@ -197,7 +202,11 @@ async def purchases_have_one_bill_each(kafka: Kafka) -> None:
             await bills.until("billed", billed)
         assert await bills.end(signal.SIGTERM) == 0, bills.printed
     assert bills.printed.endswith("stopped\n")
-    assert await committed(kafka, "exact-billing") == 102
+
+    async def all_are_committed() -> bool:
+        return await committed(kafka, "exact-billing") == 102
+
+    await until(all_are_committed)  # a broker answers EndTxn before it has written the markers
     assert len(await read(kafka, "bills", 102)) == 102
     await delete(kafka, "bills")
 
@@ -291,7 +300,7 @@ async def instance(kafka: Kafka) -> AsyncIterator[Instance]:
     async with running("web_service.py", kafka, PORT="0") as program:
         printed = await program.until("Uvicorn running on")
         address = re.findall(r"running on (http://\S+)", printed)[0]
-        async with httpx.AsyncClient(base_url=address) as client:
+        async with httpx.AsyncClient(base_url=address, timeout=DEADLINE) as client:
 
             async def ready() -> bool:
                 return (await client.get("/ready")).status_code == 200
@@ -321,7 +330,7 @@ async def test_the_web_service_answers_over_http(newest: Kafka) -> None:
     await newest.create_topic("receipts", partitions=1)
     await newest.create_topic("orders.dead", partitions=1)
     async with instance(newest) as service:
-        async with httpx.AsyncClient(base_url=service.address) as client:
+        async with httpx.AsyncClient(base_url=service.address, timeout=DEADLINE) as client:
             answer = await client.post("/orders", json={"order_id": "one", "item": "coffee"})
             assert answer.status_code == 201
             assert answer.json()["order_id"] == "one"
@@ -368,13 +377,13 @@ async def dead_orders_are_kept(kafka: Kafka) -> dict[str, str]:
 
 
 async def test_the_web_service_is_live_and_not_ready_during_an_outage() -> None:
-    async with EmbeddedCluster(brokers=1) as cluster:
+    async with EmbeddedCluster(brokers=1, ports=[free_port()]) as cluster:
         await cluster.create_topic("orders", partitions=1)
         environment = {"BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "PORT": "0"}
         async with started("-uW", "error", str(EXAMPLES / "web_service.py"), **environment) as program:
             printed = await program.until("Uvicorn running on")
             address = re.findall(r"running on (http://\S+)", printed)[0]
-            async with httpx.AsyncClient(base_url=address) as client:
+            async with httpx.AsyncClient(base_url=address, timeout=DEADLINE) as client:
 
                 async def answers(status: int) -> bool:
                     return (await client.get("/ready")).status_code == status
