@@ -18,6 +18,7 @@ from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.embedded import ClusterConfig
 from aiokafka_lite.errors import UnknownTopic
 from aiokafka_lite.settings.client import ClientConfig
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.failing_clusters import BreakableCluster, BreakableEmbedded, BreakableKafka
 from tests.end_to_end.secured_kafka import parametrize_secured, secured
 from tests.real.jvm import java_problem, run_tool
@@ -147,6 +148,7 @@ async def breakable(request: pytest.FixtureRequest) -> AsyncIterator[BreakableCl
     if request.param == "embedded":
         async with EmbeddedCluster(
             brokers=3,
+            ports=[free_port() for _ in range(3)],  # no other process gets one while its broker is down
             auto_create_topics=False,
             config=ClusterConfig(broker_session_timeout=BreakableEmbedded.session_timeout, replication_delay=0.005),
         ) as embedded:

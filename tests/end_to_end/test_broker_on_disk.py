@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka_lite import Consumer, KafkaError, Producer, TopicPartition
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.terminal import broker
 
 KILLS = int(os.environ.get("BROKER_KILLS", "8"))
@@ -36,8 +37,8 @@ async def test_no_acknowledged_record_is_lost_by_kills_of_the_broker(tmp_path: P
     options = ["--data-dir", str(tmp_path), "--topic", f"orders:{PARTITIONS}", "--port"]
     acknowledged: list[list[int]] = [[] for _ in range(PARTITIONS)]
     random_wait = random.Random(1)
-    async with broker(*options, "0") as (process, servers):
-        port = servers.rpartition(":")[2]
+    port = str(free_port())  # no other process gets it while the broker is down
+    async with broker(*options, port) as (process, servers):
         producer = Producer(servers)
         await producer.start()
         numbers = count()

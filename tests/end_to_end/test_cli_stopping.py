@@ -11,6 +11,7 @@ import pytest
 
 from aiokafka_lite import Consumer, Producer, TopicPartition
 from aiokafka_lite.admin import Admin
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
 from tests.end_to_end.terminal import DEADLINE, broker, embedded_kafka, run, started, terminal
 
@@ -172,11 +173,11 @@ async def test_a_closed_pipe_ends_a_reader_silently(embedded: Kafka, filled: str
 async def test_a_writer_that_loses_its_broker_fails_with_one_line() -> None:
     async with (
         broker("--port", "0", "--topic", "orders") as (server, servers),
-        started("produce", "orders", "-b", servers, "--timeout", "2") as process,
+        started("produce", "orders", "-b", servers, "--timeout", "5") as process,
     ):
         assert process.stdin is not None
         process.stdin.write(b"before\n")
-        async with Consumer(servers, topics=["orders"]) as consumer:
+        async with asyncio.timeout(DEADLINE), Consumer(servers, topics=["orders"]) as consumer:
             assert (await anext(consumer)).value == b"before"
         server.kill()
         await server.wait()
@@ -192,25 +193,27 @@ async def test_a_writer_that_loses_its_broker_fails_with_one_line() -> None:
 
 
 async def test_a_reader_continues_when_its_broker_restarts_and_can_be_stopped_while_it_is_down() -> None:
-    async with broker("--port", "0", "--topic", "orders") as (server, servers):
-        port = servers.rpartition(":")[2]
-        async with started("consume", "orders", "--from", "0", "-b", servers) as process:
-            assert process.stdout is not None
+    port = str(free_port())  # no other process gets it while the broker is down
+    async with (
+        broker("--port", port, "--topic", "orders") as (server, servers),
+        started("consume", "orders", "--from", "0", "-b", servers) as process,
+    ):
+        assert process.stdout is not None
+        async with Producer(servers) as producer:
+            await producer.send("orders", b"first")
+        async with asyncio.timeout(DEADLINE):
+            assert await process.stdout.readline() == b"first\n"
+        server.kill()
+        await server.wait()
+        async with broker("--port", port, "--topic", "orders") as (again, _):
             async with Producer(servers) as producer:
-                await producer.send("orders", b"first")
+                await producer.send_many("orders", [b"second", b"third"])
             async with asyncio.timeout(DEADLINE):
-                assert await process.stdout.readline() == b"first\n"
-            server.kill()
-            await server.wait()
-            async with broker("--port", port, "--topic", "orders") as (again, _):
-                async with Producer(servers) as producer:
-                    await producer.send_many("orders", [b"second", b"third"])
-                async with asyncio.timeout(DEADLINE):
-                    while await process.stdout.readline() != b"third\n":
-                        pass
-                again.kill()
-                await again.wait()
-                process.send_signal(signal.SIGINT)
-                status, _, errors = await ended(process)
+                while await process.stdout.readline() != b"third\n":
+                    pass
+            again.kill()
+            await again.wait()
+            process.send_signal(signal.SIGINT)
+            status, _, errors = await ended(process)
     assert status == 130
     assert "Traceback" not in errors

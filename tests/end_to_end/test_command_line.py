@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
+from contextlib import suppress
 
 import pytest
 
@@ -32,8 +34,16 @@ async def test_the_broker_serves_until_a_signal_stops_it(number: signal.Signals)
         assert (await process.stdout.read()).decode() == "stopped\n"
 
 
+def free_port_before_another() -> int:
+    while True:
+        port = free_port()
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port + 1))
+            return port
+
+
 async def test_further_brokers_take_the_following_ports() -> None:
-    port = free_port()
+    port = free_port_before_another()
     async with broker("--port", str(port), "--brokers", "2") as (_, servers):
         assert servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
 

@@ -23,6 +23,7 @@ from aiokafka_lite.spark import register
 from aiokafka_lite.spark.interpreter import worker_python
 from aiokafka_lite.spark.jvm import use_java
 from aiokafka_lite.spark.worker_loop import worker_loop
+from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import kafka, servers
 from tests.real.releases import NEWEST, marks_of, wanted
 
@@ -92,7 +93,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
     """A cluster whose brokers can be moved, stopped and started."""
-    async with EmbeddedCluster(brokers=3) as cluster:
+    ports = [free_port() for _ in range(3)]  # no other process gets one while its broker is down
+    async with EmbeddedCluster(brokers=3, ports=ports) as cluster:
         yield cluster
 
 
