@@ -26,6 +26,9 @@ from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.long
 
+PATIENT = ("--timeout-ms", str(int(DEADLINE * 1000)))
+"""A console consumer ends with its last record. On a busy machine, the first one takes a while."""
+
 Tool = Callable[..., Awaitable[str]]
 
 
@@ -75,7 +78,7 @@ async def test_the_perf_test_writes_in_each_compression_and_acks_and_a_group_rea
 
     read = await tool(
         "console-consumer",
-        *("--topic", "t", "--group", "readers", "--from-beginning", "--max-messages", "500", "--timeout-ms", "30000"),
+        *("--topic", "t", "--group", "readers", "--from-beginning", "--max-messages", "500", *PATIENT),
     )
     assert [len(line) for line in read.splitlines()] == [100] * 500
 
@@ -93,7 +96,7 @@ async def test_the_console_consumer_reads_by_the_consumer_protocol(cluster: Embe
             await producer.send("t", b"%d" % number, key=b"%d" % number)
     read = await tool(
         "console-consumer",
-        *("--topic", "t", "--group", "readers", "--from-beginning", "--max-messages", "90", "--timeout-ms", "30000"),
+        *("--topic", "t", "--group", "readers", "--from-beginning", "--max-messages", "90", *PATIENT),
         *("--command-property", "group.protocol=consumer"),
     )
     assert sorted(map(int, read.splitlines())) == list(range(90))
@@ -113,7 +116,7 @@ async def test_the_console_tools_pass_keys_and_headers(cluster: EmbeddedCluster,
     )
     read = await tool(
         "console-consumer",
-        *("--topic", "t", "--from-beginning", "--max-messages", "100", "--timeout-ms", "30000"),
+        *("--topic", "t", "--from-beginning", "--max-messages", "100", *PATIENT),
         *("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"),
     )
     assert read.splitlines() == lines
@@ -150,7 +153,7 @@ async def test_a_group_is_listed_described_reset_and_deleted(
 ) -> None:
     await cluster.create_topic("t", 2)
     await tool("console-producer", "--topic", "t", stdin="".join(f"{number}\n" for number in range(50)))
-    read = ("--topic", "t", "--group", "g", "--max-messages", "50", "--timeout-ms", "30000")
+    read = ("--topic", "t", "--group", "g", "--max-messages", "50", *PATIENT)
     await tool("console-consumer", *read, "--from-beginning")
     assert re.search(r"g\s+Classic\s+Empty", await tool("consumer-groups", "--list", "--state", "--type"))
     await tool("consumer-groups", "--group", "g", "--topic", "t", "--reset-offsets", "--to-earliest", "--execute")
@@ -183,7 +186,7 @@ async def test_a_share_consumer_reads_and_its_group_is_described_reset_and_delet
         (await admin.configs.alter(changes)).raise_for_errors()
     about = ("--topic", "orders", "--group", "workers")
     options = ("--formatter-property", "print.delivery=true", "--formatter-property", "print.offset=true")
-    read = await tool("console-share-consumer", *about, "--max-messages", "5", "--timeout-ms", "30000", *options)
+    read = await tool("console-share-consumer", *about, "--max-messages", "5", *PATIENT, *options)
     assert read.splitlines() == [f"Offset:{number}\tDelivery:1\tvalue-{number}" for number in range(5)]
     described = await tool("share-groups", "--describe", "--group", "workers", "--offsets")
     assert re.search(r"workers +orders +0 +5 +0\b", described)
@@ -207,7 +210,7 @@ async def test_the_java_producer_writes_transactions_that_its_consumer_and_its_t
     assert committed == {5}, "Java chose generation 2"
     read = await tool(
         "console-consumer",
-        *("--topic", "t", "--from-beginning", "--max-messages", "300", "--timeout-ms", "30000"),
+        *("--topic", "t", "--from-beginning", "--max-messages", "300", *PATIENT),
         *("--isolation-level", "read_committed"),
     )
     assert len(read.splitlines()) == 300
