@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from aiokafka_lite import EmbeddedCluster, KafkaTimeout
+from aiokafka_lite.aio.retry import is_retriable
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import PartitionView
-from aiokafka_lite.errors import ErrorCode, UnknownTopic, error_for
+from aiokafka_lite.errors import BrokerError, ErrorCode, UnknownTopic, error_for
 from aiokafka_lite.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreatableReplicaAssignment,
@@ -32,6 +33,8 @@ LOOK_AGAIN = 0.05
 """Seconds between two looks at the state of another process, which cannot be awaited."""
 
 ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+NOT_ALIVE = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+"""Errors of a change with a broker that does not serve, as the controller sees it."""
 
 
 class BreakableCluster(ABC):
@@ -175,6 +178,27 @@ async def controller(client: Client) -> int:
     return client.view.controller.node_id
 
 
+async def until_done(attempt: Callable[[], Awaitable[Sequence[BrokerError]]]) -> None:
+    """Repeat a change of the cluster while its errors pass. On a busy machine a broker may miss its heartbeats, and the
+    controllers may elect another leader."""
+    errors: Sequence[BrokerError] = ()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                try:
+                    errors = await attempt()
+                except BrokerError as error:  # the broker to ask has just left the cluster
+                    errors = [error]
+                if not errors:
+                    return
+                for error in errors:
+                    if not (is_retriable(error) or error.code in NOT_ALIVE):
+                        raise error
+                await asyncio.sleep(LOOK_AGAIN)
+    except TimeoutError:
+        raise AssertionError(f"not done within {DEADLINE} s: {errors}") from None
+
+
 class BreakableKafka(BreakableCluster):
     """Apache Kafka, one process per node."""
 
@@ -205,12 +229,18 @@ class BreakableKafka(BreakableCluster):
             configs=[CreatableTopicConfig(name=setting, value=value) for setting, value in (configs or {}).items()],
         )
         async with self._client() as client:
-            answer = await client.send(CreateTopicsRequest(topics=[topic]), node=await controller(client))
-        for result in answer.topics:
-            # The client repeats a request whose connection was lost, and the first one may have created the topic. Each
-            # test takes names of its own.
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise error_for(result.error_code, f"creating {name}: {result.error_message}")
+
+            async def create() -> list[BrokerError]:
+                answer = await client.send(CreateTopicsRequest(topics=[topic]), node=await controller(client))
+                # The client repeats a request whose connection was lost, and the first one may have created the topic.
+                # Each test takes names of its own.
+                return [
+                    error_for(result.error_code, f"creating {name}: {result.error_message}")
+                    for result in answer.topics
+                    if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+                ]
+
+            await until_done(create)
         await self.until_in_sync(name)
 
     async def stop(self, node: int) -> None:
@@ -234,25 +264,31 @@ class BreakableKafka(BreakableCluster):
 
     async def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Make the node the first of the replicas, then ask for a preferred leader election."""
-        # Not read again: the next broker that is asked may not have the topic yet.
-        state = (await self.until_in_sync(topic))[partition]
-        replicas = [node, *(replica for replica in state.replicas if replica != node)]
-        wish = ReassignableTopic(
-            name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
-        )
         election = ElectLeadersTopic(topic=topic, partitions=[partition])
         async with self._client() as client:
-            node_id = await controller(client)
-            moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), node=node_id)
-            for result in [partition for answer in moved.responses for partition in answer.partitions]:
-                if result.error_code:
-                    raise error_for(result.error_code, f"reordering {topic}-{partition}: {result.error_message}")
-            elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), node=node_id)
-            for outcome in [
-                result for answer in elected.replica_election_results for result in answer.partition_result
-            ]:
-                if outcome.error_code not in ELECTED:
-                    raise error_for(outcome.error_code, f"electing {node} for {topic}-{partition}")
+
+            async def reorder_and_elect() -> list[BrokerError]:
+                # Not read again: the next broker that is asked may not have the topic yet.
+                state = (await self.until_in_sync(topic))[partition]
+                replicas = [node, *(replica for replica in state.replicas if replica != node)]
+                wish = ReassignableTopic(
+                    name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
+                )
+                node_id = await controller(client)
+                moved = await client.send(AlterPartitionReassignmentsRequest(topics=[wish]), node=node_id)
+                results = [result for answer in moved.responses for result in answer.partitions if result.error_code]
+                if results:
+                    what = f"reordering {topic}-{partition}: "
+                    return [error_for(result.error_code, f"{what}{result.error_message}") for result in results]
+                elected = await client.send(ElectLeadersRequest(topic_partitions=[election]), node=node_id)
+                return [
+                    error_for(outcome.error_code, f"electing {node} for {topic}-{partition}")
+                    for answer in elected.replica_election_results
+                    for outcome in answer.partition_result
+                    if outcome.error_code not in ELECTED
+                ]
+
+            await until_done(reorder_and_elect)
 
     async def partitions(self, topic: str) -> tuple[PartitionView, ...]:
         async with self._client() as client:
