@@ -187,8 +187,8 @@ async def until_done(attempt: Callable[[], Awaitable[Sequence[BrokerError]]]) ->
             while True:
                 try:
                     errors = await attempt()
-                except BrokerError as error:  # the broker to ask has just left the cluster
-                    errors = [error]
+                except BrokerError as absence:  # the broker to ask has just left the cluster
+                    errors = [absence]
                 if not errors:
                     return
                 for error in errors:
