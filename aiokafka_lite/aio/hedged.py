@@ -32,23 +32,29 @@ async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]
     the names of the tasks.
     """
     answers: list[R] = []
+    running = 0
     delay = HEDGE_DELAY
 
-    async def attempt(candidate: C, failed: LightEvent) -> None:
+    async def attempt(candidate: C, over: LightEvent) -> None:
+        nonlocal running
         answer = await ask(candidate)
-        if answer is None:
-            failed.set()
-        else:
+        running -= 1
+        if answer is not None:
             answers.append(answer)
-            attempts.cancel_scope.cancel()
+            if running:
+                attempts.cancel_scope.cancel()
+        over.set()
 
     async with anyio.create_task_group() as attempts:
         for candidate in candidates:
             # An event per attempt: the failure of an older attempt must not shorten the wait for this one.
-            failed = LightEvent()
-            attempts.start_soon(attempt, candidate, failed, name=name)
+            over = LightEvent()
+            running += 1
+            attempts.start_soon(attempt, candidate, over, name=name)
             with anyio.move_on_after(delay) as waiting:
-                await failed.wait()
+                await over.wait()
+            if answers:
+                break
             if waiting.cancelled_caught:
                 delay *= 2
     # Two attempts can answer in the same turn of the loop, before the cancellation reaches the second.

@@ -32,7 +32,7 @@ from ..protocol.framing import WaitingFrameMemory
 from ..protocol.schema import Request
 from ..protocol.versions import VersionTable
 from ..state_machine import CONNECTION, ConnectionEvent, ConnectionState, next_state
-from .connector import ADDRESS_ERRORS, AddressMemory, Connector, format_address
+from .connector import ADDRESS_ERRORS, Connector, format_address
 from .handshake import AgreedVersions, Handshake
 from .in_flight import InFlightRequests
 from .traffic import TrafficCounters
@@ -44,6 +44,8 @@ if TYPE_CHECKING:  # a client without a login does not import its modules
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+_CLOSED = ConnectionState.CLOSED
 
 
 MAX_BEFORE_READY = 1024 * 1024
@@ -240,9 +242,10 @@ class Connection:
         logger.debug("%r is open", self)
 
     def _report_handshake(self, *, ready: bool) -> None:
-        """Tell the connector how the handshake ended: it may know other addresses of the host name."""
-        if isinstance(self._connector, AddressMemory):
-            self._connector.handshake_ended(self.host, self.port, self._wire.transport, ready=ready)
+        """Tell the connector how the handshake ended, if it knows other addresses of the host name."""
+        ended = getattr(self._connector, "handshake_ended", None)
+        if ended is not None:
+            ended(self.host, self.port, self._wire.transport, ready=ready)
 
     async def reauthenticate(self) -> None:
         """Log in again on the open connection. Requests are held back meanwhile, and none is lost.
@@ -361,7 +364,7 @@ class Connection:
 
     def _frames_received(self, frames: list[Frame]) -> None:
         # A transport may still deliver bytes that it had read before ``abort``. Their promises have failed.
-        if self._state is ConnectionState.CLOSED:
+        if self._state is _CLOSED:
             return
         try:
             self._requests.receive(frames)

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar
 
 import anyio
 
@@ -30,7 +30,10 @@ SocketAddress: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 
 
 class Connector(Protocol):
-    """Connects transports."""
+    """Connects transports.
+
+    A connector with a method ``handshake_ended`` is told whether each connection became ready, as a TcpConnector.
+    """
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect a new protocol to an address. Raises ConnectionLost or OSError. May be cancelled."""
@@ -38,14 +41,6 @@ class Connector(Protocol):
 
 default_connector: ContextVar[Connector | None] = ContextVar("default_connector", default=None)
 """The connector of clients that are created without one; None is TCP. A simulation sets it around a service."""
-
-
-@runtime_checkable
-class AddressMemory(Protocol):
-    """A connector that takes another address of a name after a connection that failed before it was ready."""
-
-    def handshake_ended(self, host: str, port: int, transport: asyncio.BaseTransport | None, *, ready: bool) -> None:
-        """Record whether a connection became ready. ``transport`` is None if the connector itself failed."""
 
 
 def check_connector(connector: object) -> None:
