@@ -40,10 +40,11 @@ class InSyncSets:
         self._lag_max = lag_max
         self._timer: asyncio.TimerHandle | None = None
 
-    def wake_followers(self, partition: Partition) -> None:
-        """Wake the followers, because the leader has new data."""
+    def wake_followers(self, partition: Partition, *, except_for: int | None = None) -> None:
+        """Wake the followers, because the leader has new data; not the one that has it already."""
         for node_id in partition.followers:
-            self._wake(node_id, partition.key)
+            if node_id != except_for:
+                self._wake(node_id, partition.key)
         if partition.followers and self._timer is None and partition.is_behind:
             self._arm()
 
@@ -56,8 +57,8 @@ class InSyncSets:
             moved = partition.try_advance_high_watermark() or moved
         if moved:
             self._replica_manager.complete_delayed(partition.key)
-            # Followers get the new high watermark with their next fetch.
-            self.wake_followers(partition)
+            # The others get the new high watermark with their next fetch, and this one with the answer to this fetch.
+            self.wake_followers(partition, except_for=node_id)
 
     def stop(self) -> None:
         if self._timer is not None:
