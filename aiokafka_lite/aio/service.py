@@ -101,6 +101,7 @@ TRANSITIONS: dict[ServiceState, dict[ServiceEvent, ServiceState]] = {
 }
 _UP = (_S.STARTING, _S.RUNNING)
 _OVER = (_S.CLOSED, _S.FAILED)
+_UNUSABLE = (_S.NEW, *_OVER)
 
 
 class _Hooks:
@@ -285,7 +286,7 @@ class Service:
         ``until`` it raises KafkaTimeout with the text that ``describe()`` returns then. The awaitable is cancelled in
         these cases, and also when the caller is cancelled; it must let the cancellation pass.
         """
-        if self._state is ServiceState.NEW or self._state in _OVER or self.is_inherited:
+        if self._state in _UNUSABLE or self.is_inherited:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             self._raise_unusable(NOT_STARTED if self._state is ServiceState.NEW else CLOSED)

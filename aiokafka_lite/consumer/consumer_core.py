@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_CONTEXT = nullcontext()
+_OVER = (ServiceState.CLOSING, ServiceState.CLOSED)
 
 
 class MemberOptions(NamedTuple):
@@ -173,7 +174,7 @@ class ConsumerCore(ReadingCore):
     async def may_read(self) -> bool:
         """Check whether an iteration continues. Returns False once the consumer is closed; raises its failure."""
         while True:
-            if self.service.state in (ServiceState.CLOSING, ServiceState.CLOSED):
+            if self.service.state in _OVER:
                 return False
             self.service.check()
             self.check_something_to_read()

@@ -29,7 +29,9 @@ from ..protocol.schema import ZERO_UUID
 from ..types import IsolationLevel, TopicPartition
 from .buffer import Buffer, FetchedBatch
 from .chunk import AbortedTransactions, Chunk, corrupt
-from .position import PauseReason, Position, PositionState, ResetReason, ResetStrategy
+from .position import PauseReason, Position, ResetReason, ResetStrategy
+
+_NOT_PAUSED = PauseReason.NONE
 
 
 class FetchSource:
@@ -135,7 +137,7 @@ class AssignedPartition:
     @property
     def is_paused(self) -> bool:
         """Whether the user or the consumer itself has paused the partition."""
-        return self.paused or self.pause_reason is not PauseReason.NONE
+        return self.paused or self.pause_reason is not _NOT_PAUSED
 
     @property
     def readable(self) -> bool:
@@ -149,7 +151,7 @@ class AssignedPartition:
         Fetching again at the half hides the latency of a fetch: the next data arrives while the rest is read.
         """
         return (
-            self.position.state is PositionState.KNOWN
+            self.position.is_known
             and not self.is_paused
             and self.failure is None
             and 2 * self.buffer.bytes < self.buffer.fetch_size

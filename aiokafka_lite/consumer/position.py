@@ -83,6 +83,8 @@ class PositionEvent(Enum):
 
 
 _STATE, _EVENT = PositionState, PositionEvent
+_KNOWN = PositionState.KNOWN
+
 POSITION: Transitions[PositionState, PositionEvent] = {
     _STATE.UNKNOWN: {
         _EVENT.SEEK: _STATE.KNOWN,
@@ -130,7 +132,7 @@ class Position:
 
     @property
     def is_known(self) -> bool:
-        return self.state is PositionState.KNOWN
+        return self.state is _KNOWN
 
     def seek(self) -> None:
         """Set a known offset. Answers to earlier requests no longer count."""

@@ -76,6 +76,8 @@ class NodeEvent(Enum):
     THAW = "the process continues"
 
 
+_RUNNING = NodeState.RUNNING
+
 TRANSITIONS: dict[NodeState, dict[NodeEvent, NodeState]] = {
     NodeState.STOPPED: {NodeEvent.START: NodeState.RUNNING, NodeEvent.STOP: NodeState.STOPPED},
     NodeState.RUNNING: {NodeEvent.STOP: NodeState.STOPPED, NodeEvent.FREEZE: NodeState.FROZEN},
@@ -229,7 +231,7 @@ class BrokerNode:
 
     @property
     def is_running(self) -> bool:
-        return self.state is NodeState.RUNNING
+        return self.state is _RUNNING
 
     @property
     def connections(self) -> Collection[ServerConnection]:

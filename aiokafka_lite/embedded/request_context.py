@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ..acls import AclOperation, AclResourceType
-from ..errors import ErrorCode
+from ..errors import NO_ERROR, ErrorCode
 from ..protocol.connection import RequestHeader
 from ..protocol.schema import Request, Response
 from .client_telemetry import ClientTelemetry
@@ -237,7 +237,7 @@ class RequestContext:
         name: str | None = self.broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID
-        return name, ErrorCode.NONE if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return name, NO_ERROR if self.allows_topic(operation, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def replica(self, key: PartitionKey, operation: AclOperation | None) -> Partition:
         """Return the replica of a partition on this broker. Raises NotLeader, also if ``operation`` is denied."""

@@ -63,6 +63,8 @@ from .waits import MemberWaits
 
 logger = logging.getLogger(__name__)
 
+_OUTSIDE = (MemberState.UNJOINED, MemberState.LEAVING)
+
 
 class MemberRunner:
     """The membership of one consumer. Owner: the consumer. All tasks are its children (``spawn``).
@@ -203,7 +205,7 @@ class MemberRunner:
     def polled(self) -> None:
         """Record that the user asks for records. A member that left because of ``max_poll_interval`` joins again."""
         # In all other states, the member is in the group or joins it already.
-        if self.member.state in (MemberState.UNJOINED, MemberState.LEAVING) and not self._polled:
+        if self.member.state in _OUTSIDE and not self._polled:
             self._polled = True
             self._post(Polled())
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 
 from ...aio.retry import Backoff, is_refusal
 from ...cluster.client import Client
-from ...errors import BrokerError, CorruptRecord, ErrorCode, ProtocolError, error_for
+from ...errors import NO_ERROR, BrokerError, CorruptRecord, ErrorCode, ProtocolError, error_for
 from ...protocol.codec import Buffer
 from ...protocol.framing import mapped
 from ...protocol.messages import (
@@ -123,7 +123,7 @@ class FetchAnswers:
                     is_useful = True
                     continue
                 assigned = planned.assigned
-                if answer.error_code == ErrorCode.NONE:
+                if answer.error_code == NO_ERROR:
                     is_useful = self._apply_data(assigned, answer, is_full=total >= plan.max_bytes) or is_useful
                 else:
                     self._apply_error(assigned, answer, response)

@@ -27,7 +27,7 @@ import anyio
 from ...aio.light_event import LightEvent
 from ...aio.retry import Backoff, is_momentary
 from ...cluster.client import Client
-from ...errors import ErrorCode, KafkaError, error_for
+from ...errors import NO_ERROR, ErrorCode, KafkaError, error_for
 from ...net.connection import Purpose
 from ...net.traffic import RequestCounters
 from ...protocol.framing import FrameTooLarge
@@ -165,7 +165,7 @@ class BrokerFetcher:
         self._counters.succeeded(sent_at, self._answered_at)
         code = ErrorCode.of(response.error_code)
         self._session.answered(response.session_id, code)
-        if code is not ErrorCode.NONE:
+        if code is not NO_ERROR:
             await self._begin_session_again(code)
             return
         self._refused_sessions = 0

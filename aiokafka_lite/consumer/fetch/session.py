@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ...arguments import INT32_MAX
-from ...errors import ErrorCode
+from ...errors import NO_ERROR, ErrorCode
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -87,12 +87,12 @@ class FetchSession(Generic[K, V]):
         self._in_flight = request
         return request
 
-    def answered(self, session_id: int, error: ErrorCode = ErrorCode.NONE) -> None:
+    def answered(self, session_id: int, error: ErrorCode = NO_ERROR) -> None:
         """Apply a response. After a session error or an unexpected session id, the next request is a full one."""
         request, self._in_flight = self._in_flight, None
         if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._start_over(NO_SESSION)
-        elif error is not ErrorCode.NONE:
+        elif error is not NO_ERROR:
             # Epoch 0 with the old id makes the broker replace the session. Otherwise the old session would use memory.
             self._start_over(self.session_id)
         elif session_id == NO_SESSION or (self.epoch != FULL and session_id != self.session_id):

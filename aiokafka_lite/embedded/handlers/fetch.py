@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...acls import AclOperation
-from ...errors import ErrorCode
+from ...errors import NO_ERROR, ErrorCode
 from ...protocol import messages as m
 from ...protocol.schema import ZERO_UUID
 from ..error_responses import error_response
@@ -45,7 +45,7 @@ async def fetch(context: RequestContext, request: m.FetchRequest) -> m.FetchResp
         failed.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # the request is wrong, not only its topics
         return failed
     session = broker.fetch_sessions.open(request, context.version)
-    if session.error is not ErrorCode.NONE:
+    if session.error is not NO_ERROR:
         return m.FetchResponse(error_code=session.error, session_id=0, responses=[])
     positions: dict[PartitionKey, FetchPartition] = {}
     slots: dict[PartitionKey, SessionPartition] = {}
@@ -53,7 +53,7 @@ async def fetch(context: RequestContext, request: m.FetchRequest) -> m.FetchResp
     replica_id = _replica_id(context, request)
     for slot in session.partitions:
         key, error = _find(context, slot, replica_id)
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             refused.append((slot, FetchedPartition(error, aborted=[])))
         else:
             positions[key], slots[key] = slot.requested, slot
@@ -71,7 +71,7 @@ async def fetch(context: RequestContext, request: m.FetchRequest) -> m.FetchResp
     if replica_id < 0:
         topics = broker.replica_manager.counters.topics
         for (name, _), partition in result.items():
-            topics[name].fetched(len(partition.records), failed=partition.error is not ErrorCode.NONE)
+            topics[name].fetched(len(partition.records), failed=partition.error is not NO_ERROR)
     size = sum(len(partition.records) for partition in result.values())
     throttle = broker.quotas.record_fetch(context.principal, context.client_id, size)
     response = m.FetchResponse(throttle_time_ms=throttle, session_id=session.session_id, responses=[])
@@ -96,8 +96,8 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     # A follower needs the right of a broker instead of READ on the topic.
     if is_follower and error is not ErrorCode.UNKNOWN_TOPIC_ID:
         is_allowed = context.allows(AclOperation.CLUSTER_ACTION)
-        error = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if error is not ErrorCode.NONE:
+        error = NO_ERROR if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if error is not NO_ERROR:
         return key, error
     state = context.broker.metadata.partition_state(key)
     if state is None:
@@ -105,7 +105,7 @@ def _find(context: RequestContext, slot: SessionPartition, replica_id: int) -> t
     # Only another broker that has a replica of the partition copies it.
     if is_follower and (replica_id not in state.replicas or replica_id == context.broker.node_id):
         return key, ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return key, ErrorCode.NONE
+    return key, NO_ERROR
 
 
 def _replica_id(context: RequestContext, request: m.FetchRequest) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from ...arguments import INT32_MAX
-from ...errors import ErrorCode
+from ...errors import NO_ERROR, ErrorCode
 from ...protocol.messages import FetchRequest
 from .manager import FetchedPartition, FetchPartition
 
@@ -49,7 +49,7 @@ class SessionPartition:
         """Record the values that are sent now. Returns whether any of them is new to the reader."""
         news = (
             len(fetched.records) > 0
-            or fetched.error is not ErrorCode.NONE
+            or fetched.error is not NO_ERROR
             or fetched.diverging_epoch is not None
             or fetched.preferred_read_replica >= 0
             or fetched.high_watermark != self.high_watermark
@@ -57,7 +57,7 @@ class SessionPartition:
         )
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
-        if fetched.error is not ErrorCode.NONE:
+        if fetched.error is not NO_ERROR:
             self.high_watermark = -1  # so that the next response shows that the error has ended
         return news
 
@@ -68,7 +68,7 @@ class FetchSession:
     ``FetchSession`` of ``consumer`` is the client's copy.
     """
 
-    def __init__(self, session_id: int = 0, *, error: ErrorCode = ErrorCode.NONE) -> None:
+    def __init__(self, session_id: int = 0, *, error: ErrorCode = NO_ERROR) -> None:
         self.session_id = session_id
         self.error = error
         self.epoch = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...arguments import must_be
-from ...errors import ErrorCode
+from ...errors import NO_ERROR, ErrorCode
 from ...protocol.codec import Buffer
 from ...protocol.records import RecordBatch
 from ..log.files import LogFiles
@@ -58,7 +58,7 @@ class ProducedBatch(NamedTuple):
 class PartitionResponse:
     """The outcome of a produce for one partition."""
 
-    error: ErrorCode = ErrorCode.NONE
+    error: ErrorCode = NO_ERROR
     base_offset: int = UNKNOWN_OFFSET
     log_append_time: int = -1
     log_start_offset: int = UNKNOWN_OFFSET
@@ -83,7 +83,7 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
         self.statuses = statuses
         self.manager = manager
         for status in statuses.values():
-            if status.response.error is ErrorCode.NONE:
+            if status.response.error is NO_ERROR:
                 status.acks_pending = True
                 status.response.error = ErrorCode.REQUEST_TIMED_OUT  # unless the replicas answer before the timeout
 
@@ -111,8 +111,8 @@ class DelayedProduce(DelayedOperation[dict[PartitionKey, PartitionResponse]]):
             return True, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition.log.high_watermark >= required_offset:
             enough = not partition.is_under_min_isr
-            return True, ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return False, ErrorCode.NONE
+            return True, NO_ERROR if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return False, NO_ERROR
 
     def result(self) -> dict[PartitionKey, PartitionResponse]:
         return {key: status.response for key, status in self.statuses.items()}
@@ -142,7 +142,7 @@ class FetchParameters(NamedTuple):
 class FetchedPartition:
     """One partition of a fetch response."""
 
-    error: ErrorCode = ErrorCode.NONE
+    error: ErrorCode = NO_ERROR
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -346,13 +346,11 @@ class ReplicaManager:
             except (NotLeader, RecordsRejected, SequenceRejected) as error:
                 statuses[key] = ProduceStatus(UNKNOWN_OFFSET, self._refusal(key, error))
             else:
-                response = PartitionResponse(
-                    ErrorCode.NONE, info.first_offset, info.log_append_time, info.log_start_offset
-                )
+                response = PartitionResponse(NO_ERROR, info.first_offset, info.log_append_time, info.log_start_offset)
                 statuses[key] = ProduceStatus(info.required_offset, response)
         if not internal_topics_allowed:
             for key, status in statuses.items():
-                failed, entry = status.response.error is not ErrorCode.NONE, entries[key]
+                failed, entry = status.response.error is not NO_ERROR, entries[key]
                 self.counters.topics[key[0]].produced(entry.batch.count, len(entry.records), failed=failed)
         return statuses
 
@@ -459,7 +457,7 @@ class ReplicaManager:
             size += len(fetched.records)
             # As in Kafka, news for the reader is not held back until there are enough records.
             if (
-                fetched.error is not ErrorCode.NONE
+                fetched.error is not NO_ERROR
                 or fetched.diverging_epoch is not None
                 or fetched.preferred_read_replica >= 0
             ):
@@ -501,7 +499,7 @@ class ReplicaManager:
         except NotLeader as error:
             return FetchedPartition(error.code, message=str(error))
         log = partition.log
-        fetched = FetchedPartition(ErrorCode.NONE, log.high_watermark, partition.last_stable_offset, log.start_offset)
+        fetched = FetchedPartition(NO_ERROR, log.high_watermark, partition.last_stable_offset, log.start_offset)
         # Before the offset is checked, as in Kafka: if the logs diverge, an offset outside of this log is no error.
         fetched.diverging_epoch = partition.diverging_epoch(requested.fetch_offset, requested.last_fetched_epoch)
         if fetched.diverging_epoch is not None:
@@ -542,4 +540,4 @@ class ReplicaManager:
 
 def delayed_produce_required(required_acks: int, statuses: Mapping[PartitionKey, ProduceStatus]) -> bool:
     """Return whether to wait for replicas: acks=all, and at least one partition appended its batch."""
-    return required_acks == ALL_ACKS and any(status.response.error is ErrorCode.NONE for status in statuses.values())
+    return required_acks == ALL_ACKS and any(status.response.error is NO_ERROR for status in statuses.values())
