@@ -137,8 +137,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if self.has_sockets or self._debug or self._timer_cancelled_count > CANCELLED_TIMERS or not (ready or timers):
             super()._run_once()  # type: ignore[misc]
             return
-        while timers and timers[0].cancelled():
-            heappop(timers)._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as the base class does
+        while timers and timers[0]._cancelled:  # noqa: SLF001 - as the base class does
+            heappop(timers)._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as above
             self._timer_cancelled_count -= 1
         if timers and not ready and not self._stopping:
             self.jump(max(timers[0].when() - self.now, 0.0))
@@ -149,7 +149,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:  # noqa: SLF001 - as above
                 handle._run()  # noqa: SLF001 - as above
 
     def jump(self, seconds: float) -> None:

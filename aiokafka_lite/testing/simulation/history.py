@@ -26,7 +26,10 @@ class Outcome(Enum):
     @property
     def is_applied(self) -> bool:
         """Whether the effect happened."""
-        return self in (Outcome.DONE, Outcome.UNKNOWN)
+        return self in _APPLIED
+
+
+_APPLIED = (Outcome.DONE, Outcome.UNKNOWN)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
@@ -62,8 +62,8 @@ class Network:
             client,
             port,
             self._links,
-            lambda: self._latency.get(port, 0.0),
-            lambda: client in self._isolated,
+            self._latency,
+            self._isolated,
             (copy_context(), self._context),
         )
         await _Within(self._context, self._inner.connect(host, port, lambda: link.to_broker))
@@ -137,8 +137,8 @@ class _Link:
         client: str,
         port: int,
         links: dict[_Link, None],
-        latency: Callable[[], float],
-        is_held: Callable[[], bool],
+        latency: Mapping[int, float],
+        isolated: Mapping[str, asyncio.Event],
         contexts: tuple[Context, Context],
     ) -> None:
         self.client = client
@@ -147,8 +147,8 @@ class _Link:
         self.has_ended = False  # one side has closed it; the other one may learn of it later
         self._contexts = contexts  # of the client and of the broker
         self._links = links
-        self._latency = latency
-        self._is_held = is_held
+        self._latency = latency  # of the brokers that are slow, by port
+        self._isolated = isolated
         self._left: int | None = None  # bytes until the cut
         self._last = 0.0
         self._delayed: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
@@ -176,7 +176,7 @@ class _Link:
         self._then(self._end, side)
 
     def _then(self, function: Callable[..., None], *arguments: object) -> None:
-        latency, is_held = self._latency(), self._is_held()
+        latency, is_held = self._latency.get(self.port, 0.0), self.client in self._isolated
         if not latency and not is_held and not self._delayed:
             function(*arguments)
             return
@@ -187,7 +187,7 @@ class _Link:
             loop.call_at(self._last, self._run_next)
 
     def _run_next(self) -> None:
-        if self._delayed and not self._is_held():
+        if self._delayed and self.client not in self._isolated:
             function, arguments = self._delayed.popleft()
             function(*arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ SHRINK_RUNS = 60
 SEED_VARIABLE = "KAFKA_SIMULATION_SEED"
 """The environment variable with the one seed that ``simulate`` runs, to repeat a failure."""
 MOST_LINES = 40
+RUNS_KEPT = 50
+"""Runs whose clusters may be in memory: some 0.7 MB each. A collection of all garbage takes as long as half a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ def simulate(
         trace = result.trace
         if result.broken is not None:
             raise _failure(plan, seed, count, steps, result.broken.symptom)
+        if count % RUNS_KEPT == 0:
+            gc.collect()  # a run pauses the collector, and collects only what has ended before its own end
     if count == 0:
         raise ConfigurationError("seeds has no seed, so no check could fail; give it at least one")
     return Simulation(count, virtual, trace)

@@ -215,7 +215,7 @@ class World:
     def _note_open_transactions(self, processes: Sequence[str]) -> None:
         """Note the transactions that these processes have left open, although no fault hindered their end."""
         transactions = [transaction for node in self.cluster.nodes.values() for transaction in node.transactions.all()]
-        producers = self._requests().producers()
+        producers = self._requests().producers() if transactions else {}
         for transaction in transactions:
             process = producers.get(transaction.transactional_id)
             if transaction.state is TransactionState.ONGOING and process in processes:
