@@ -47,9 +47,9 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchPlan:
-    """The content of the next request.
+    """The content of the next request. It is never changed, but creating a frozen dataclass takes 2 µs more.
 
     ``targets`` is empty if there is nothing to fetch, if there is no room for it, or until all planned partitions are
     up to date.

@@ -23,9 +23,12 @@ FINAL = -1  # the epoch that ends one
 EPOCH_MAX = INT32_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionRequest(Generic[K, V]):
-    """The content of the next fetch request: all wanted partitions when ``full``, else only the differences."""
+    """The content of the next fetch request: all wanted partitions when ``full``, else only the differences.
+
+    It is never changed, but creating a frozen dataclass takes 1 µs more.
+    """
 
     session_id: int
     epoch: int
