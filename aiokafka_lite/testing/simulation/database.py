@@ -54,19 +54,16 @@ class Database:
         self._freed = asyncio.Event()
         self._open: dict[DatabaseTransaction, None] = {}
         self._numbers: dict[str, int] = {}
-        self._is_down_until = 0.0
+        self.down_until = 0.0
+        """The loop's time at which it accepts transactions again, after the last restart."""
 
     # Faults.
 
     def restart(self, seconds: float) -> None:
         """End all transactions, and refuse new ones for some seconds."""
-        self._is_down_until = asyncio.get_running_loop().time() + seconds
+        self.down_until = max(self.down_until, asyncio.get_running_loop().time() + seconds)
         for transaction in list(self._open):
             transaction.lose()
-
-    def start(self) -> None:
-        """Accept transactions again."""
-        self._is_down_until = 0.0
 
     def disconnect(self, client: DatabaseClient) -> None:
         """Roll back the transactions of a process that was killed."""
@@ -78,7 +75,7 @@ class Database:
 
     def begin(self, client: DatabaseClient) -> DatabaseTransaction:
         """Begin a transaction. Raises DatabaseFailed while the server is down."""
-        if asyncio.get_running_loop().time() < self._is_down_until:
+        if asyncio.get_running_loop().time() < self.down_until:
             raise DatabaseFailed("the database is down")
         transaction = DatabaseTransaction(self, client)
         self._open[transaction] = None

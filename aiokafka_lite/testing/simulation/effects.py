@@ -24,7 +24,8 @@ class EffectFaults:
         self.failing: list[Outcome] = []
         self.done: dict[tuple[str, str], None] = {}
         """The idempotence keys of the effects that happened."""
-        self._down_until = 0.0
+        self.down_until = 0.0
+        """The loop's time at which the last outage is over."""
 
     def next_duration(self) -> float:
         """Return the seconds that the next effect takes."""
@@ -35,14 +36,13 @@ class EffectFaults:
         return self.failing.pop(0) if self.failing else None
 
     def are_down(self) -> bool:
-        return asyncio.get_running_loop().time() < self._down_until
+        return asyncio.get_running_loop().time() < self.down_until
 
     def take_down(self, seconds: float) -> None:
         """Let all effects fail for some time, as if what the service calls were away."""
-        self._down_until = max(self._down_until, asyncio.get_running_loop().time() + seconds)
+        self.down_until = max(self.down_until, asyncio.get_running_loop().time() + seconds)
 
     def clear(self) -> None:
-        """End the faults that last, or have hit no effect."""
-        self._down_until = 0.0
+        """End the faults that have hit no effect."""
         self.slow.clear()
         self.failing.clear()

@@ -42,14 +42,20 @@ _REQUESTS = (
 )  # fmt: skip
 _REFUSALS = {"Fetch": "TOPIC_AUTHORIZATION_FAILED", "OffsetCommit": "GROUP_AUTHORIZATION_FAILED",
              "Produce": "NOT_ENOUGH_REPLICAS"}  # fmt: skip
+_OUTAGES = ("effects_down", "database_restarts")
+OUTLASTS_A_STOP = 40.0
+"""Seconds of an outage in which an instance is stopped as well. It has to end before the outage is over."""
+_STOPPED_AFTER = (2.0, 5.0, 8.0)
+"""Seconds from the beginning of such an outage to SIGTERM."""
+
 _AMOUNTS = {
     "cut_connections": (0.0, 1.0, 40.0, 200.0, 1000.0),
     "latency": (0.02, 0.3, 2.0),
     "instance_isolated": (1.0, 5.0, 15.0),
     "throttled": (0.5, 2.0),
-    "database_restarts": (0.1, 3.0),
+    "database_restarts": (0.1, 3.0, OUTLASTS_A_STOP),
     "effect_slow": (0.2, 2.0, 12.0),
-    "effects_down": (1.0, 10.0, 40.0),
+    "effects_down": (1.0, 10.0, OUTLASTS_A_STOP, OUTLASTS_A_STOP),
     "instance_blocked": (0.3, 5.0, 50.0),
     "jump_clock": (-3600.0, 3600.0),
     "skew_clock": (-3600.0, 3600.0),
@@ -82,6 +88,9 @@ def schedule(random: Random, kinds: Sequence[str], seconds: float, instances: in
         steps.append((at, step))
         if end := {"kill": "start", "freeze": "thaw", "cut_network": "heal_network"}.get(step.kind):
             steps.append((round(at + random.choice((0.5, 3.0, 8.0)), 3), Step(0.0, end)))
+        if step.kind in _OUTAGES and step.amount == OUTLASTS_A_STOP and "instance_stopped" in kinds:
+            stop = _step(random, "instance_stopped", instances)
+            steps.append((round(at + random.choice(_STOPPED_AFTER), 3), stop))
     steps.sort(key=lambda entry: entry[0])
     before, timed = 0.0, []
     for at, step in steps:
@@ -169,10 +178,13 @@ class ServiceFaults(ClusterFaults):
         self._world = world
 
     async def heal(self) -> None:
-        """End all faults."""
+        """End all faults. An outage of effects or of the database ends by itself (``recovered_at``)."""
         await super().heal()
         self._world.effect_faults.clear()
-        self._world.database.start()
+
+    def recovered_at(self) -> float:
+        """Return the loop's time at which effects can happen and the database runs."""
+        return max(self._world.effect_faults.down_until, self._world.database.down_until)
 
     async def _refused(self, step: Step) -> None:
         self._cluster.on(getattr(messages, f"{step.request}Request"), times=2).fail(ErrorCode[step.fault])

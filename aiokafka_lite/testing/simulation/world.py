@@ -204,7 +204,8 @@ class World:
         await asyncio.sleep(max(0.0, begun + self._plan.seconds - loop.time()))
         await faults.heal()
         await writing
-        await asyncio.sleep(max(0.0, self._loop.last_block_ends_at() - loop.time()))
+        over = max(self._loop.last_block_ends_at(), faults.recovered_at())
+        await asyncio.sleep(max(0.0, over - loop.time()))
         await self._settle()
         self._over.set()
         running = [process for process in self._current.values() if process.is_running]

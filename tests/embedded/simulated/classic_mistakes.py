@@ -129,13 +129,35 @@ async def swallows_cancellation(instance: Instance) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def stops_on_a_signal(instance: Instance) -> None:
+async def retries_without_limit(instance: Instance) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with orders_of(instance) as consumer:
         while not stop.is_set():
             for record in await consumer.poll(timeout=0.5):
                 await charge(instance, order_of(record))
+
+
+async def stops_on_a_signal(instance: Instance) -> None:
+    """Charge orders until SIGTERM. An order that cannot be charged then is left to the next process."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+
+    async def charge_unless_stopped(order: str) -> None:
+        while True:
+            try:
+                await instance.effect("charge", order, idempotence_key=order)
+            except EffectFailed:
+                if stop.is_set():
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+    async with orders_of(instance) as consumer:
+        while not stop.is_set():
+            for record in await consumer.poll(timeout=0.5):
+                await charge_unless_stopped(order_of(record))
 
 
 async def skips_after_two_attempts(instance: Instance) -> None:
@@ -193,6 +215,7 @@ MISTAKES = (
     Mistake("duplicates are remembered in memory only", remembers_in_memory, "times", billing),
     Mistake("latest on the first start", reads_the_latest, "no effect", billing),
     Mistake("a handler that swallows CancelledError", swallows_cancellation, "did not end", stops_on_a_signal),
+    Mistake("a retry without limit blocks SIGTERM", retries_without_limit, "did not end", stops_on_a_signal),
     Mistake(
         "an outbox is read without a lock",
         database_services.reads_the_outbox_without_lock,

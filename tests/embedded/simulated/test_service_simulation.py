@@ -8,6 +8,7 @@ import os
 import random
 import re
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from itertools import pairwise
 
 import pytest
 
-from aiokafka_lite import Admin, Consumer, ExactlyOnce, Producer, ShareConsumer
+from aiokafka_lite import Admin, Consumer, ExactlyOnce, Producer, Record, ShareConsumer
 from aiokafka_lite.admin import ConfigResource
 from aiokafka_lite.compat.aiokafka import AIOKafkaConsumer
 from aiokafka_lite.errors import ConfigurationError, KafkaTimeout
 from aiokafka_lite.testing.simulation import (
     Broken,
+    DatabaseFailed,
     History,
     Instance,
     Message,
@@ -216,6 +218,37 @@ def test_a_service_that_never_ends_is_found() -> None:
 
     with pytest.raises(SimulationFailure, match="did not end within 30 s after SIGTERM"):
         simulate(never_ends, orders(5), seeds=1, faults=(), checks=[stops_within(30.0)])
+
+
+def test_an_outage_of_the_database_outlasts_a_stop() -> None:
+    def stores(*, gives_up: bool) -> Callable[[Instance], Awaitable[None]]:
+        async def service(instance: Instance) -> None:
+            stop = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+            async with Consumer(instance.bootstrap_servers, topics=["orders"], group_id="billing") as consumer:
+                while not stop.is_set():
+                    for record in await consumer.poll(timeout=0.5):
+                        await store(instance, record, lambda: gives_up and stop.is_set())
+
+        return service
+
+    async def store(instance: Instance, record: Record[bytes, bytes], gives_up: Callable[[], bool]) -> None:
+        while True:
+            try:
+                async with instance.database.transaction() as transaction:
+                    transaction.effect("charge", order_of(record))
+                    await transaction.put("orders", order_of(record), "charged")
+                return
+            except DatabaseFailed:
+                if gives_up():
+                    raise
+                await asyncio.sleep(0.1)
+
+    faults = ["database_restarts", "instance_stopped"]
+    with pytest.raises(SimulationFailure, match="did not end within 30 s after SIGTERM") as failure:
+        simulate(stores(gives_up=False), orders(40), seeds=20, faults=faults, checks=at_least_once())
+    assert "the database is down for 40 s" in str(failure.value)
+    assert simulate(stores(gives_up=True), orders(40), seeds=20, faults=faults, checks=at_least_once()).seeds == 20
 
 
 async def waits(instance: Instance) -> None:
