@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -44,6 +45,7 @@ from aiokafka_lite.testing.simulation import (
     stops_within,
 )
 from aiokafka_lite.testing.simulation.real_io import RealIOError
+from aiokafka_lite.testing.simulation.simulation import RUNS_KEPT
 from tests.embedded.simulated.classic_mistakes import (
     MISTAKES,
     Mistake,
@@ -506,6 +508,19 @@ def test_a_share_consumer_processes_each_record() -> None:
     assert simulate(shares_orders, orders(40), seeds=20, checks=checks).seeds == 20
     with pytest.raises(SimulationFailure, match=r"it is sent to instance [12]"):
         simulate(shares_orders, orders(3), seeds=1, faults=(), checks=[lambda history: Broken("as wanted", "order-2")])
+
+
+def test_the_runs_of_many_seeds_do_not_stay_in_memory() -> None:
+    """Each run once kept half a megabyte until the end of the last one."""
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def service(instance: Instance) -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await instance.stopping.wait()
+
+    simulate(service, orders(1), seeds=2 * RUNS_KEPT, instances=1, seconds=0.1, faults=(), checks=())
+    assert len(loops) == 2 * RUNS_KEPT
+    assert sum(loop() is not None for loop in loops) <= 1
 
 
 def test_other_threads_of_the_process_keep_their_clock_and_sleep() -> None:
