@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from ..admin import Admin
-from ..aio.memory_pipe import MemoryTransport
 from ..consumer import Consumer
-from ..embedded import EmbeddedCluster, MemoryConnector
+from ..embedded import EmbeddedCluster
+from ..net.connector import Connector, TcpConnector
 from ..producer import Producer
+from ..settings.client import ClientConfig
 from ..ui.application import Clients
 from ..ui.serving import serving
 from ..ui.timeline import CLIENT_ID
@@ -49,7 +50,7 @@ async def ui(connection: ConnectionOptions, port: int, allow_writes: bool, regis
 @asynccontextmanager
 async def serving_embedded(cluster: EmbeddedCluster) -> AsyncIterator[str]:
     """Serve the page of an embedded cluster on a free port, with changes. Yields its address."""
-    settings = {**_settings_in_process(cluster), "client_id": CLIENT_ID}
+    settings = {**_settings_here(cluster), "client_id": CLIENT_ID}
     cluster.history.leave_out(CLIENT_ID)
     async with Admin(**settings) as admin, Producer(**settings) as producer:
         clients = Clients(
@@ -62,27 +63,30 @@ async def serving_embedded(cluster: EmbeddedCluster) -> AsyncIterator[str]:
             yield address
 
 
-class _InProcess:
-    """Connects to the brokers of a cluster in this process without sockets: the addresses that they advertise may be
-    for other machines alone, as behind a container's port mapping."""
+class _OwnAddresses:
+    """Connects to the brokers of this process at their own addresses. Those that they advertise may be reachable only
+    from other machines, as behind a container's port mapping."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, cluster: EmbeddedCluster, inner: Connector) -> None:
         self._cluster = cluster
-        self._memory = MemoryConnector(cluster.nodes)
+        self._inner = inner
 
-    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[MemoryTransport, P]:
+    async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:
         """Connect to the broker that has or advertises this address."""
         for node_id, node in self._cluster.nodes.items():
             own = {name: listener.port for name, listener in node.listeners.items()}
             advertised_host, advertised_ports = self._cluster.config.advertised(node_id, own)
             for name, listener in node.listeners.items():
                 if (host, port) == (advertised_host, advertised_ports[name]):
-                    return await self._memory.connect(listener.host, listener.port, protocol_factory)
-        return await self._memory.connect(host, port, protocol_factory)
+                    return await self._inner.connect(listener.host, listener.port, protocol_factory)
+        return await self._inner.connect(host, port, protocol_factory)
 
 
-def _settings_in_process(cluster: EmbeddedCluster) -> dict[str, Any]:
+def _settings_here(cluster: EmbeddedCluster) -> dict[str, Any]:
+    """Return client settings with which each broker is reached at its own address."""
     settings = cluster.client_settings()
-    protocol = settings["security_protocol"].replace("SASL_SSL", "SASL_PLAINTEXT").replace("SSL", "PLAINTEXT")
-    without_tls = {name: value for name, value in settings.items() if not name.startswith("ssl_")}
-    return {**without_tls, "security_protocol": protocol, "connector": _InProcess(cluster)}
+    inner = settings.pop("connector", None) or TcpConnector(ssl_context=ClientConfig(**settings).ssl_context)
+    # The connector encrypts, so the protocol is the one without TLS.
+    protocol = "SASL_PLAINTEXT" if settings["security_protocol"].startswith("SASL") else "PLAINTEXT"
+    settings = {name: value for name, value in settings.items() if not name.startswith("ssl_")}
+    return {**settings, "security_protocol": protocol, "connector": _OwnAddresses(cluster, inner)}

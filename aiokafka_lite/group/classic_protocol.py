@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..aio.retry import is_momentary
+from ..aio.retry import is_refusal, is_retriable_in_failover
 from ..arguments import by_topic, plural
 from ..cluster.client import Client
 from ..errors import ErrorCode, KafkaError, KafkaTimeout, ProtocolError, error_for
 from ..net.connection import Purpose
 from ..protocol.messages import (
+    DescribedGroup,
     DescribeGroupsRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -55,6 +56,10 @@ earlier."""
 
 GATHER_TIMEOUT = 5.0
 """Seconds that the leader waits for the metadata of unknown topics. After that, it assigns without them."""
+
+LOOKUPS = 5
+"""The maximum number of attempts to look up what is assigned. A failure of the connection also costs the heartbeats a
+lookup of the coordinator."""
 
 BYTES_OF_A_NUMBER = 4
 """The size of a partition number in an assignment."""
@@ -177,30 +182,41 @@ class ClassicProtocol:
         return SyncAnswer(action.attempt, response, await self._problem_of(response))
 
     async def _look_up_assignments(self, action: LookUpAssignments) -> None:
-        group_id, backoff = self._config.group_id, self._client.retry_backoff()
-        while self._member.identity == action.identity:
+        backoff = self._client.retry_backoff()
+        for _ in range(LOOKUPS):
+            if self._member.identity != action.identity:
+                return  # the group has rebalanced
             try:
-                response, node_id = await self._requests.channel.send(
-                    lambda versions: DescribeGroupsRequest(groups=[group_id]),
-                    purpose=Purpose.OTHER,
-                    timeout=self._client.config.request_timeout,
-                )
-                for group in response.groups:
-                    code = ErrorCode.of(group.error_code)
-                    self._requests.channel.record([code], node_id)
-                    if code is not ErrorCode.NONE:
-                        raise error_for(code, f"DescribeGroups of group {group_id!r}")
-                    # During a rebalance nothing is assigned, and then the leader sees all topics.
-                    if group.group_state == "Stable":
-                        counts = {topic: len(racks) for topic, racks in (await self._racks(action.topics)).items()}
-                        assignments = [member.member_assignment for member in group.members]
-                        self._post(AssignmentsSeen(action.identity, counts, assignments))
-                return
+                group = await self._describe_group()
             except KafkaError as error:
-                if not is_momentary(error):
+                if is_retriable_in_failover(error):
+                    await asyncio.sleep(backoff.next())
+                    continue
+                # Another error may mean that the coordinator itself assigns: a group of the consumer protocol.
+                if is_refusal(error):
                     logger.warning("%r cannot see whether all partitions are assigned: %s", self._member, error)
-                    return
-                await asyncio.sleep(backoff.next())
+                return
+            # During a rebalance nothing is assigned, and then the leader sees all topics.
+            if group.group_state == "Stable":
+                counts = {topic: len(racks) for topic, racks in (await self._racks(action.topics)).items()}
+                assignments = [member.member_assignment for member in group.members]
+                self._post(AssignmentsSeen(action.identity, counts, assignments))
+            return
+
+    async def _describe_group(self) -> DescribedGroup:
+        response, node_id = await self._requests.channel.send(
+            lambda versions: DescribeGroupsRequest(groups=[self._config.group_id]),
+            purpose=Purpose.OTHER,
+            timeout=self._client.config.request_timeout,
+        )
+        if len(response.groups) != 1:
+            raise ProtocolError(f"DescribeGroups of one group was answered with {len(response.groups)}")
+        group = response.groups[0]
+        code = ErrorCode.of(group.error_code)
+        self._requests.channel.record([code], node_id)
+        if code is not ErrorCode.NONE:
+            raise error_for(code, f"DescribeGroups of group {self._config.group_id!r}")
+        return group
 
     async def _problem_of(self, response: SyncGroupResponse) -> str | None:
         """Find the reason to refuse this assignment. None if there is none, or its bytes cannot be read."""

@@ -259,7 +259,8 @@ class SendSync:
 
 @dataclass(frozen=True, slots=True)
 class LookUpAssignments:
-    """Look up what is assigned in the group. Outcome: ``AssignmentsSeen``; none if the coordinator does not say it."""
+    """Look up what is assigned in the group. Outcome: ``AssignmentsSeen``; none if the group is not stable, or the
+    lookup fails."""
 
     identity: Identity
     topics: frozenset[str]

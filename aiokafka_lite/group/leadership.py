@@ -6,9 +6,7 @@ topic name is ignored. Otherwise one broken member could make every leader fail,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from ..aio.callbacks import in_copy
 from ..cluster.topics import problem_of_topic_name
@@ -115,12 +113,18 @@ def is_former_id(member_id: str, instance_id: str | None) -> bool:
 
 
 def lacks_partitions(event: AssignmentsSeen) -> bool:
-    """Return whether partitions of these topics are assigned to no member."""
-    assigned: Counter[str] = Counter()
-    for data in event.assignments:
-        with suppress(ProtocolError):  # that of a broken member
-            assigned.update(partition.topic for partition in read_assignment(data))
-    return any(assigned[topic] < count for topic, count in event.counts.items())
+    """Return whether a topic has more partitions than the assignments know, or is in none of them.
+
+    A strategy may leave out others on purpose. If an assignment cannot be read, nothing is concluded.
+    """
+    ends: dict[str, int] = {}
+    try:
+        for data in event.assignments:
+            for topic, number in read_assignment(data):
+                ends[topic] = max(ends.get(topic, 0), number + 1)
+    except ProtocolError:
+        return False
+    return any(ends.get(topic, 0) < count for topic, count in event.counts.items())
 
 
 LongEvent = JoinAnswer | TopicsGathered | AssignmentsSeen

@@ -292,7 +292,7 @@ class Member(BaseMember):
             return self._fail(ProtocolError(f"the coordinator must choose one of {offered}, got {self.strategy!r}"))
         if response.leader == response.member_id and response.members:
             self.leadership = Leadership(response)
-        elif is_former_id(response.leader, self.instance_id):
+        elif self._may_be_kept and not response.members and is_former_id(response.leader, self.instance_id):
             # Brokers before KIP-814 name a static leader that came back by its former id, and list no members.
             self.leadership = Leadership(response, self._joined_topics)
         else:

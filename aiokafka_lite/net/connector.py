@@ -32,7 +32,7 @@ SocketAddress: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
 class Connector(Protocol):
     """Connects transports.
 
-    A connector with a method ``handshake_ended`` is told whether each connection became ready, as a TcpConnector.
+    A connector with a method ``handshake_ended`` is told whether each connection became ready, like TcpConnector.
     """
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], P]) -> tuple[asyncio.BaseTransport, P]:

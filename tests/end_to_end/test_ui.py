@@ -212,13 +212,19 @@ async def test_the_page_does_not_fill_the_history_of_requests_with_its_own() -> 
 
 
 @pytest.mark.parametrize(
-    "security",
-    [Security("PLAINTEXT"), Security("SASL_SSL", users={"alice": "secret"}), Security("SSL", client_auth="required")],
+    ("security", "super_users"),
+    [
+        (Security("PLAINTEXT"), None),
+        (Security("SASL_SSL", users={"alice": "secret"}), ["User:alice"]),
+        (Security("SSL", client_auth="required"), ["User:CN=client"]),
+    ],
     ids=["plaintext", "SASL over TLS", "TLS with certificates"],
 )
-async def test_the_page_of_brokers_whose_addresses_are_for_other_machines(security: Security) -> None:
+async def test_the_page_of_brokers_whose_addresses_are_for_other_machines(
+    security: Security, super_users: list[str] | None
+) -> None:
     config = ClusterConfig(advertised_host="kafka.invalid", advertised_port=19092)
-    async with EmbeddedCluster(brokers=3, config=config, security=security) as cluster:
+    async with EmbeddedCluster(brokers=3, config=config, security=security, super_users=super_users) as cluster:
         await cluster.create_topic("orders", partitions=3)
         async with serving_embedded(cluster) as address, httpx.AsyncClient(timeout=DEADLINE) as client:
             await client.get(address)

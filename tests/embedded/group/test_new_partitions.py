@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,9 @@ from aiokafka_lite import Consumer, ConsumerGroup, Workers
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster
 from aiokafka_lite.embedded.handlers import default_versions
 from aiokafka_lite.errors import ErrorCode
-from aiokafka_lite.protocol.messages import JoinGroupRequest, ListOffsetsRequest, MetadataRequest
+from aiokafka_lite.group import MemberState
+from aiokafka_lite.group.classic_protocol import LOOKUPS
+from aiokafka_lite.protocol.messages import DescribeGroupsRequest, JoinGroupRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka_lite.types import Record, TopicPartition
 from tests.embedded.consumer.direct_writes import write
 from tests.embedded.group.recording_members import each_protocol, member_of
@@ -243,3 +245,27 @@ async def test_a_static_member_that_returns_with_other_topics_gets_their_partiti
         await until(lambda: len(back.assignment) + len(stays.assignment) == 10)
         topics = [{partition.topic for partition in consumer.assignment} for consumer in (stays, back)]
         assert topics == [{"orders", "customers"}, {"orders", "refunds"}]
+
+
+@pytest.mark.parametrize(
+    ("fault", "most"),
+    [
+        (lambda rule: rule.fail(ErrorCode.GROUP_AUTHORIZATION_FAILED), 1),
+        (lambda rule: rule.fail(ErrorCode.GROUP_ID_NOT_FOUND), 1),
+        (lambda rule: rule.fail(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), LOOKUPS),
+        (lambda rule: rule.disconnect(), LOOKUPS),
+    ],
+    ids=["refused", "another protocol", "loading", "disconnected"],
+)
+async def test_a_static_member_stays_although_nobody_says_what_is_assigned(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, fault: Callable[[Any], object], most: int
+) -> None:
+    fault(cluster.on(DescribeGroupsRequest, times=None))
+    async with member_of(cluster, group_instance_id="a", session_timeout=6.0) as consumer:
+        await consumer.wait_assigned()
+        await asyncio.sleep(60.0)
+        assert consumer.membership is MemberState.STABLE
+        assert consumer.group_metadata().generation_id == 1
+    assert 1 <= len(cluster.history.of(DescribeGroupsRequest)) <= most
+    warnings = [record.message for record in caplog.records if "all partitions are assigned" in record.message]
+    assert len(warnings) == (1 if "GROUP_AUTHORIZATION_FAILED" in "".join(warnings) else 0)
