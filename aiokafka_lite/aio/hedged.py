@@ -41,7 +41,7 @@ async def hedged(candidates: Iterable[C], ask: Callable[[C], Awaitable[R | None]
         running -= 1
         if answer is not None:
             answers.append(answer)
-            if running:
+            if running:  # otherwise a cancellation would only take further turns of the loop
                 attempts.cancel_scope.cancel()
         over.set()
 

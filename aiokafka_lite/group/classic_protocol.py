@@ -188,6 +188,7 @@ class ClassicProtocol:
                 return  # the group has rebalanced
             try:
                 group = await self._describe_group()
+                racks = await self._racks(action.topics)
             except KafkaError as error:
                 if is_retriable_in_failover(error):
                     await asyncio.sleep(backoff.next())
@@ -198,7 +199,7 @@ class ClassicProtocol:
                 return
             # During a rebalance nothing is assigned, and then the leader sees all topics.
             if group.group_state == "Stable":
-                counts = {topic: len(racks) for topic, racks in (await self._racks(action.topics)).items()}
+                counts = {topic: len(partitions) for topic, partitions in racks.items()}
                 assignments = [member.member_assignment for member in group.members]
                 self._post(AssignmentsSeen(action.identity, counts, assignments))
             return

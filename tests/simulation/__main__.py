@@ -22,10 +22,8 @@ from tests.simulation.schedule import schedule
 from tests.simulation.workload import workload
 from tests.simulation.world import Result, simulate
 
-KNOWN = (
-    *(2, 4, 12, 13, 16, 27, 36, 53, 56, 10_012, 10_051, 30_332, 50_177),
-    *(1_795_988_800_054, 1_796_001_776_013),
-)
+KNOWN = (2, 4, 12, 13, 16, 27, 36, 53, 56, 10_012, 10_051, 30_332, 50_177,
+         1_795_988_800_054, 1_796_001_776_013)  # fmt: skip
 """Seeds that found a bug once, or find an old bug that is put back (``old_bugs``)."""
 
 MOST_MEMORY = 700

@@ -124,7 +124,7 @@ def rate_anomalies(exchanges: Iterable[Exchange]) -> Iterator[str]:
             if new:
                 continue
         if not isinstance(request, ProduceRequest):
-            counts[exchange.client_id, exchange.node_id, type(exchange.request), int(exchange.at)] += 1
+            counts[exchange.client_id, exchange.node_id, type(request), int(exchange.at)] += 1
     for (client, node, kind, second), count in counts.items():
         if count > (MOST_FETCHES if kind in (FetchRequest, ShareFetchRequest) else MOST_REQUESTS):
             yield f"{client} sent {count} {kind.__name__} to broker {node} in second {second}"
