@@ -30,6 +30,7 @@ from ..protocol.records import RecordLists
 from ..settings.producer import ProducerConfig
 from ..types import Header
 from .batch import BatchFactories, ProducerBatch
+from .compressor import Compressor
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
@@ -81,6 +82,7 @@ class Accumulator:
         batches: BatchFactories,
         load: Counter[int],
         ids: ProducerIds | None,
+        compressor: Compressor,
         spawn: Spawn,
     ) -> None:
         self.topics: dict[str, TopicProducer] = {}
@@ -104,6 +106,7 @@ class Accumulator:
             depth=config.max_in_flight_requests_per_connection,
             make_backoff=client.retry_backoff,
             now=timers.now,
+            compress=compressor.start,
         )
         self._next_sweep = 0.0
 

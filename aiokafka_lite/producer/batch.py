@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..aio import forks
 from ..protocol.records import HEADER_SIZE, BatchBuilder
+from ..protocol.records.compression import codec_of
 from ..protocol.schema import ZERO_UUID
 from ..settings.producer import ProducerConfig
 from ..types import Compression, TopicPartition
@@ -26,6 +27,10 @@ SMALLEST_RATIO = 0.1
 """The smallest expected compression ratio. A batch holds its records uncompressed in memory, so it can use ten times
 its size."""
 
+LARGE_BATCH = 64 * 1024
+"""Uncompressed bytes from which a slow compression runs in a thread. It takes 0.4 ms or more, the way to a thread and
+back 0.1 ms."""
+
 _NO_LIMIT = 2**62
 
 
@@ -39,6 +44,7 @@ class ProducerBatch(BatchResult):
      - ``opened``: the loop's time of the first record. Linger and delivery timeout count from there.
      - ``deadline``: the loop's time at which the batch expires.
      - ``due``: whether the batch may be sent without waiting for more records.
+     - ``compressing``: a thread compresses the sealed batch (``Compressor``), which is not sent before that ends.
      - ``reserved``: the bytes of ``buffer_memory`` that its records use.
      - ``queued_for``, ``queued_bytes``: the broker whose load the sealed batch counts for, and the bytes.
      - ``identity``, ``sequence``: assigned when the batch is first sent, and kept through retries.
@@ -52,6 +58,7 @@ class ProducerBatch(BatchResult):
     __slots__ = (
         "attempts",
         "builder",
+        "compressing",
         "deadline",
         "due",
         "identity",
@@ -87,6 +94,7 @@ class ProducerBatch(BatchResult):
         self.opened: float = opened
         self.deadline: float = deadline
         self.due: bool = False
+        self.compressing: bool = False
         self.reserved: int = 0
         self.queued_for: int | None = None
         self.queued_bytes: int = 0
@@ -141,12 +149,14 @@ class ProducerBatch(BatchResult):
 class BatchFactory:
     """Makes batches with the same settings, and estimates their compression ratio, which decides their size."""
 
-    __slots__ = ("_level", "_max_size", "_ratio", "codec", "compresses", "delivery_timeout")
+    __slots__ = ("_large_from", "_level", "_max_size", "_ratio", "codec", "compresses", "delivery_timeout")
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, large_from: int = LARGE_BATCH) -> None:
         self.codec: Compression = Compression.parse(config.compression)
         self.compresses: bool = self.codec is not Compression.NONE
         self._level = config.compression_level
+        # None: no batch is worth a thread.
+        self._large_from = large_from if codec_of(self.codec).is_slow(config.compression_level) else None
         self._max_size = min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
         self.delivery_timeout: float = config.delivery_timeout
         self._ratio = 1.0
@@ -174,6 +184,10 @@ class BatchFactory:
         part = ProducerBatch(whole.topic, whole.partition, builder, whole.opened, whole.deadline)
         part.last_error = whole.last_error
         return part
+
+    def is_large(self, batch: ProducerBatch) -> bool:
+        """Return whether to compress the batch in a thread, because that would hold the event loop for too long."""
+        return self._large_from is not None and batch.builder.uncompressed_size >= self._large_from
 
     def measure(self, batch: ProducerBatch) -> None:
         """Update the expected compression ratio from a built batch, so that the next batches fill up.

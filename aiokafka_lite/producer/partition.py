@@ -92,7 +92,8 @@ class PartitionProducer(PartitionBatches):
     """A partition: its batches, the state in which they are sent, and their sequence numbers.
 
     ``broker`` is the node that batches of this ``level`` go to. ``depth`` bounds the batches in flight. ``sequences``
-    is None without idempotence.
+    is None without idempotence. ``compress(partition, batch)`` is called for each large sealed batch. If it begins to
+    compress the batch and returns True, it calls ``compressed`` at the end.
 
     The flags besides the state, and why each exists:
 
@@ -102,6 +103,7 @@ class PartitionProducer(PartitionBatches):
 
     __slots__ = (
         "_backoff",
+        "_compress",
         "_depth",
         "_make_backoff",
         "_must_pause",
@@ -126,6 +128,7 @@ class PartitionProducer(PartitionBatches):
         depth: int,
         make_backoff: Callable[[], Backoff],
         now: Callable[[], float],
+        compress: Callable[[PartitionProducer, ProducerBatch], bool],
     ) -> None:
         super().__init__(topic_partition, batches, load, sealed, now)
         self.topic_id: bytes | None = None  # known after the topic was created again
@@ -135,6 +138,7 @@ class PartitionProducer(PartitionBatches):
         self.leader_epoch: int | None = None
         self.in_flight: int = 0
         self.sequences: Sequences | None = None if ids is None else Sequences(topic_partition, ids)
+        self._compress = compress
         self._depth = depth if ids is not None else 1
         self._make_backoff = make_backoff
         self._backoff: Backoff | None = None  # created at the first failure, because idle partitions should be small
@@ -150,8 +154,11 @@ class PartitionProducer(PartitionBatches):
         # Until a batch is acknowledged under the identity, one batch is in flight (rule 3 of ``sequences``).
         if self.in_flight >= (self._depth if sequences is None or sequences.is_pipelined else 1):
             return False
+        # The batches behind one that is being compressed wait for it, also those that are compressed already.
+        if self.unsent:
+            return not self.unsent[0].compressing
         # A batch that is due stays open until it is taken, so that it grows while the leader is busy.
-        return bool(self.unsent) or (self.open is not None and self.open.due)
+        return self.open is not None and self.open.due
 
     @property
     def is_idle(self) -> bool:
@@ -167,6 +174,25 @@ class PartitionProducer(PartitionBatches):
 
     # Batches to send.
 
+    def seal(self) -> None:
+        """Seal the open batch, as ``PartitionBatches.seal``. A large batch is compressed while it is unsent."""
+        batch = self.open
+        super().seal()
+        if batch is not None and self._batches.is_large(batch):
+            batch.compressing = self._compress(self, batch)
+
+    def compressed(self, batch: ProducerBatch, buffer: bytearray | None) -> Next:
+        """Take the compressed form of a batch, which may be sent now.
+
+        None if the attempt has failed: ``encode`` repeats it, and raises the error to the maker of the request.
+        """
+        batch.compressing = False
+        if batch.settled:  # it has expired, or its transaction was aborted
+            return Next.NOTHING
+        if buffer is not None:
+            batch.builder.packed(buffer)
+        return Next.OFFER if self.is_ready else Next.NOTHING
+
     def take(self) -> ProducerBatch | None:
         """Take the next batch to send now, with sequence numbers. Returns None if none may be sent yet.
 
@@ -176,6 +202,11 @@ class PartitionProducer(PartitionBatches):
             return None
         batch = self.unsent[0] if self.unsent else self.open
         assert batch is not None
+        # A large batch is compressed before it gets numbers. If it expires meanwhile, its numbers would be a gap.
+        if batch is self.open and self._batches.is_large(batch):
+            self.seal()
+            if batch.compressing:
+                return None
         sequences = self.sequences
         if sequences is not None:
             # Numbers are removed only without a request in flight: batches with the old numbers are resolved first.
@@ -271,6 +302,8 @@ class PartitionProducer(PartitionBatches):
             share, rest = divmod(batch.reserved, len(parts))
             for part in parts:
                 part.reserved = share
+                if self._batches.is_large(part):
+                    part.compressing = self._compress(self, part)
             # No byte may get lost in the division. It would never be released, and ``buffer_memory`` would shrink
             # permanently.
             parts[0].reserved += rest

@@ -33,6 +33,7 @@ from .admission import Admission
 from .answers import Answers
 from .batch import BatchFactories
 from .buffer_memory import BufferMemory
+from .compressor import Compressor
 from .counters import ProducerCounters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
@@ -93,6 +94,7 @@ class Pipeline:
         requests = ProduceRequests(client, config, batches, self.counters, transactional_ids)
         context = SenderContext(client, config, self._dispatcher, answers, requests, self._timers)
         self.senders: Senders = Senders(context, load, self._spawn_sender)
+        self._compressor = Compressor(self._dispatcher, self._timers)
         self.accumulator: Accumulator = Accumulator(
             client,
             config,
@@ -104,6 +106,7 @@ class Pipeline:
             batches=batches,
             load=load,
             ids=self.ids,
+            compressor=self._compressor,
             spawn=self._spawn,
         )
         self.memory: BufferMemory = BufferMemory(budget, config.max_block, service, self.accumulator.flush)
@@ -215,6 +218,7 @@ class Pipeline:
         self.accumulator.fail_pending(error, log)
         self.settlement.end(error, log)
         self._failures.end()
+        self._compressor.end()
 
     def _request_id(self) -> None:
         """Request a producer id: before the first batch, and again when all epochs of an id are used up."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 from ..aio import forks
 
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
@@ -36,6 +37,12 @@ class Timers:
     def soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call ``function(*args)`` in the next iteration of the loop."""
         self._loop.call_soon(self.run, function, *args, context=self._context)
+
+    def when_done(
+        self, future: asyncio.Future[T], function: Callable[[asyncio.Future[T], *Ts], object], *args: *Ts
+    ) -> None:
+        """Call ``function(future, *args)`` when the future is done."""
+        future.add_done_callback(lambda done: self.run(function, done, *args), context=self._context)
 
     def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call ``function(*args)`` now, unless stopped; an exception ends the producer."""

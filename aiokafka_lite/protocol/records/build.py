@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from ...types import Compression, TimestampType
@@ -172,18 +173,40 @@ class BatchBuilder:
         )
         return buffer
 
-    def _pack(self) -> None:
-        """Compress the records, on the first call. They stay uncompressed if that does not make them smaller."""
+    def packing(self) -> Callable[[], bytearray]:
+        """Return a function that compresses the records, for a thread. Its result is for ``packed``.
+
+        No record can be added after this call. The function changes nothing, so the batch may be built meanwhile.
+        """
+        self._limit = 0
+        return partial(_packed, self._compression, self._level, self._buffer)
+
+    def packed(self, buffer: bytearray) -> None:
+        """Take the compressed records, unless the batch was built meanwhile."""
         if self._raw_size:
             return
         self._raw_size = len(self._buffer)
-        if self._compression is not Compression.NONE:
-            with memoryview(self._buffer)[HEADER_SIZE:] as records:
-                packed = compress(self._compression, records, self._level)
-            if len(packed) < len(self._buffer) - HEADER_SIZE:
-                self._attributes = int(self._compression)
-                self._buffer = bytearray(HEADER_SIZE)
-                self._buffer += packed
+        if buffer is not self._buffer:
+            self._attributes = int(self._compression)
+            self._buffer = buffer
+
+    def _pack(self) -> None:
+        """Compress the records, on the first call."""
+        if not self._raw_size:
+            self.packed(_packed(self._compression, self._level, self._buffer))
+
+
+def _packed(compression: Compression, level: int | None, buffer: bytearray) -> bytearray:
+    """Return the buffer of a batch with compressed records, or this buffer itself if they would not be smaller."""
+    if compression is Compression.NONE:
+        return buffer
+    with memoryview(buffer)[HEADER_SIZE:] as records:
+        compressed = compress(compression, records, level)
+    if len(compressed) >= len(buffer) - HEADER_SIZE:
+        return buffer
+    packed = bytearray(HEADER_SIZE)
+    packed += compressed
+    return packed
 
 
 def encode_batch(

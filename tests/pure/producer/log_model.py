@@ -33,28 +33,29 @@ def a_batch(*values: bytes) -> ProducerBatch:
 def a_partition(
     *,
     idempotent: bool = True,
-    depth: int = 5,
     leader: int | None = 1,
     introduced: bool = True,
     load: Counter[int] | None = None,
     sealed: deque[Sealed] | None = None,
     now: Callable[[], float] = lambda: 0.0,
     ids: ProducerIds | None = None,
+    compress: Callable[[PartitionProducer, ProducerBatch], bool] | None = None,
 ) -> PartitionProducer:
     """Return a partition whose leader is known, unless that is None. ``introduced``: its first batch need not go
-    alone."""
+    alone. With ``compress``, every batch counts as large."""
     identities = ids if ids is not None else ProducerIds(lambda: None) if idempotent else None
     if identities is not None and ids is None:
         identities.received(ProducerIdAndEpoch(7, 0))
     partition = PartitionProducer(
         HERE,
-        batches=BatchFactory(ProducerConfig()),
+        batches=BatchFactory(ProducerConfig(compression="none" if compress is None else "gzip"), large_from=0),
         ids=identities,
         load=Counter() if load is None else load,
         sealed=deque() if sealed is None else sealed,
-        depth=depth,
+        depth=5,
         make_backoff=lambda: Backoff(0.1, 1.0, random=lambda: 0.0),
         now=now,
+        compress=compress or _never_compress,
     )
     if introduced and identities is not None:
         assert partition.sequences is not None
@@ -62,6 +63,10 @@ def a_partition(
     if leader is not None:
         partition.led_by(leader, 0)
     return partition
+
+
+def _never_compress(partition: PartitionProducer, batch: ProducerBatch) -> bool:
+    raise AssertionError("without compression, no batch is large")
 
 
 def append(partition: PartitionProducer, *values: bytes) -> ProducerBatch:
@@ -106,8 +111,10 @@ class Log:
 class Simulation:
     """One partition, one leader at a time, one connection to it. Each method is a possible next event."""
 
-    def __init__(self, *, idempotent: bool) -> None:
-        self.partition = a_partition(idempotent=idempotent, introduced=False)
+    def __init__(self, *, idempotent: bool, compresses: bool = False) -> None:
+        compress = self._compress if compresses else None
+        self.compressing: list[tuple[ProducerBatch, Callable[[], bytearray]]] = []
+        self.partition = a_partition(idempotent=idempotent, introduced=False, compress=compress)
         self.log = Log()
         self.appended: list[ProducerBatch] = []
         self.values: dict[ProducerBatch, list[bytes]] = {}
@@ -117,20 +124,36 @@ class Simulation:
         self._number = 0
         self._epoch = 0
 
-    def append(self, count: int = 2) -> None:
+    def append(self, count: int = 2, *, stays_open: bool = False) -> None:
+        self.partition.seal()
         values = [b"%06d" % (self._number + index) for index in range(count)]
         self._number += count
         batch = append(self.partition, *values)
-        self.partition.seal()
+        if stays_open:
+            self.partition.expedite()
+        else:
+            self.partition.seal()
         self.appended.append(batch)
         self.values[batch] = values
 
     def send(self) -> None:
         batch = self.partition.take()
         if batch is not None:
+            assert not batch.compressing
             data = RecordBatch(batch.encode())
             assert data.count == len(self.values[batch])
             self.wire.append((batch, ProducerIdAndEpoch(data.producer_id, data.producer_epoch), data.base_sequence))
+
+    def _compress(self, partition: PartitionProducer, batch: ProducerBatch) -> bool:
+        assert partition is self.partition
+        self.compressing.append((batch, batch.builder.packing()))
+        return True
+
+    def compression_ends(self, which: int = 0, *, fails: bool = False) -> None:
+        """End a compression: threads need not end in the order in which they began."""
+        if self.compressing:
+            batch, packing = self.compressing.pop(which % len(self.compressing))
+            self._do(self.partition.compressed(batch, None if fails else packing()))
 
     def broker_writes(self) -> None:
         if self.wire:
@@ -214,6 +237,7 @@ class Simulation:
         self.partition.led_by(1, self._epoch + 1)
         for _ in range(10 * len(self.appended) + 20):
             self.pause_ends()
+            self.compression_ends()
             self.send()
             self.broker_writes()
             self.answer_arrives()

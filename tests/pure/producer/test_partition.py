@@ -12,7 +12,14 @@ import pytest
 from aiokafka_lite.errors import BrokerError, ConnectionLost, ErrorCode
 from aiokafka_lite.producer.partition import START, Next, PartitionProducer, PartitionState
 from aiokafka_lite.producer.partition_batches import STALE_AFTER, Sealed
-from aiokafka_lite.producer.producer_ids import MAX_EPOCH, MAX_SEQUENCE, ProducerIdAndEpoch, ProducerIds, advance
+from aiokafka_lite.producer.producer_ids import (
+    MAX_EPOCH,
+    MAX_SEQUENCE,
+    NO_SEQUENCE,
+    ProducerIdAndEpoch,
+    ProducerIds,
+    advance,
+)
 from aiokafka_lite.types import Header
 from tests.pure.producer.log_model import Simulation, a_batch, a_partition, append
 
@@ -170,7 +177,7 @@ def test_without_idempotence_one_batch_is_in_flight() -> None:
 
 
 def test_with_idempotence_as_many_are_in_flight_as_the_broker_remembers() -> None:
-    partition = with_sealed(a_partition(depth=5), *[b"a"] * 7)
+    partition = with_sealed(a_partition(), *[b"a"] * 7)
     assert [partition.take() is not None for _ in range(6)] == [True] * 5 + [False]
 
 
@@ -481,6 +488,41 @@ def test_the_parts_of_a_split_batch_take_its_place_and_all_get_new_numbers() -> 
     assert [(batch.identity.epoch, batch.sequence) for batch in (*parts, third)] == [(1, 0), (1, 1), (1, 2)]
 
 
+# Batches that a thread compresses.
+
+
+def test_a_batch_that_is_compressed_holds_back_those_behind_it() -> None:
+    simulation = Simulation(idempotent=True, compresses=True)
+    simulation.append()
+    simulation.append()
+    partition = simulation.partition
+    first, second = partition.unsent
+    assert (first.compressing, second.compressing, partition.take()) == (True, True, None)
+    assert partition.compressed(second, None) is Next.NOTHING
+    assert partition.take() is None
+    assert partition.compressed(first, None) is Next.OFFER
+    assert partition.take() is first
+
+
+def test_an_open_batch_that_is_due_is_compressed_before_it_is_numbered() -> None:
+    simulation = Simulation(idempotent=True, compresses=True)
+    simulation.append(stays_open=True)
+    partition = simulation.partition
+    assert partition.is_ready
+    assert partition.take() is None
+    (batch,) = partition.unsent
+    assert (batch.compressing, batch.sequence, partition.is_ready) == (True, NO_SEQUENCE, False)
+    partition.expired(batch)
+    batch.fail(LOST)
+    batch.observe()
+    later = append(partition, b"later")
+    partition.seal()
+    assert partition.compressed(later, None) is Next.OFFER
+    assert partition.compressed(batch, None) is Next.NOTHING
+    assert partition.take() is later
+    assert later.sequence == 0
+
+
 # Random schedules.
 
 ERRORS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD)
@@ -496,24 +538,31 @@ STEPS: dict[str, Callable[[Simulation, Random], None]] = {
     "leader moves": lambda simulation, random: simulation.leader_moves(random.random() < 0.7),
     "oldest expires": lambda simulation, random: simulation.oldest_expires(),
 }
+COMPRESSION_STEPS: dict[str, Callable[[Simulation, Random], None]] = {
+    "append, and leave it open": lambda simulation, random: simulation.append(stays_open=True),
+    "compression ends": lambda simulation, random: simulation.compression_ends(random.randrange(9)),
+    "compression fails": lambda simulation, random: simulation.compression_ends(random.randrange(9), fails=True),
+}
 SEEDS = range(2_000)
 
 
-def after_schedule(seed: int, *, idempotent: bool) -> Simulation:
+def after_schedule(seed: int, *, idempotent: bool, compresses: bool = False) -> Simulation:
     """Run a random schedule. The frequency of each step is random as well, so that rare steps coincide."""
     random = Random(seed)
-    weights = [random.choice([0, 1, 2, 5]) for _ in STEPS]
-    simulation = Simulation(idempotent=idempotent)
+    steps = STEPS | COMPRESSION_STEPS if compresses else STEPS
+    weights = [random.choice([0, 1, 2, 5]) for _ in steps]
+    simulation = Simulation(idempotent=idempotent, compresses=compresses)
     simulation.append()
-    for step in random.choices(list(STEPS.values()), [weight + 0.1 for weight in weights], k=random.randrange(10, 80)):
+    for step in random.choices(list(steps.values()), [weight + 0.1 for weight in weights], k=random.randrange(10, 80)):
         step(simulation, random)
     simulation.finish()
     return simulation
 
 
-def test_no_record_is_lost_doubled_or_reordered_under_random_schedules() -> None:
+@pytest.mark.parametrize("compresses", [False, True])
+def test_no_record_is_lost_doubled_or_reordered_under_random_schedules(compresses: bool) -> None:
     for seed in SEEDS:
-        simulation = after_schedule(seed, idempotent=True)
+        simulation = after_schedule(seed, idempotent=True, compresses=compresses)
         log = simulation.log.values
         assert not simulation.fatal, f"fenced by itself, {seed=}"
         assert all(batch.settled for batch in simulation.appended), f"left over, {seed=}"
@@ -527,9 +576,10 @@ def test_no_record_is_lost_doubled_or_reordered_under_random_schedules() -> None
                 assert written == values, f"acknowledged, but not there, {seed=}"
 
 
-def test_without_idempotence_no_record_is_lost_or_reordered() -> None:
+@pytest.mark.parametrize("compresses", [False, True])
+def test_without_idempotence_no_record_is_lost_or_reordered(compresses: bool) -> None:
     for seed in SEEDS:
-        simulation = after_schedule(seed, idempotent=False)
+        simulation = after_schedule(seed, idempotent=False, compresses=compresses)
         log = simulation.log.values
         assert all(batch.settled for batch in simulation.appended), f"left over, {seed=}"
         first_seen = list(dict.fromkeys(log))

@@ -50,6 +50,8 @@ class Codec(NamedTuple):
     """The first version of Fetch that may carry this codec; None if all may."""
     check_available: Callable[[], object] | None = None
     """A function that raises ConfigurationError if a package is missing; None for a codec that is always there."""
+    is_slow: Callable[[int | None], bool] = lambda level: False
+    """Whether a level takes 5 ms or more for a megabyte of text, without the GIL: then a thread pays."""
 
 
 def piece_sizes() -> Iterator[int]:

@@ -45,4 +45,4 @@ def _pieces(data: memoryview, max_size: int) -> Iterator[bytes]:
         raise CorruptRecord(f"a gzip batch cannot be decompressed: {error}") from None
 
 
-CODEC = Codec(_compress, _pieces, levels=range(10))
+CODEC = Codec(_compress, _pieces, levels=range(10), is_slow=lambda level: level != 0)

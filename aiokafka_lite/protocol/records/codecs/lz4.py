@@ -77,4 +77,9 @@ def _next_frame(data: memoryview, position: int) -> int | None:
     return None
 
 
-CODEC = Codec(_compress, _pieces, levels=range(18))  # levels above 12 all mean the best compression
+CODEC = Codec(
+    _compress,
+    _pieces,
+    levels=range(18),  # levels above 12 all mean the best compression
+    is_slow=lambda level: level is not None and level >= 3,  # the levels of lz4hc
+)

@@ -191,4 +191,5 @@ CODEC = Codec(
     levels=range(-131072, 23),
     produce=ProduceRequest.ZSTD,
     fetch=FetchRequest.ZSTD,
+    is_slow=lambda level: level is not None and level >= 5,
 )
