@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,22 @@ async def test_each_compression_comes_back(kafka: Kafka, codec: str) -> None:
         await producer.flush()
         assert [(await delivery).offset for delivery in deliveries] == list(range(200))
     assert [record.value for record in await read(kafka, topic, 200)] == values
+
+
+@pytest.mark.parametrize(("codec", "level"), [("gzip", None), ("lz4", 9), ("zstd", 6), ("zstd", None)])
+async def test_records_of_mixed_sizes_keep_their_order_while_large_ones_are_compressed(
+    kafka: Kafka, codec: str, level: int | None
+) -> None:
+    """The large ones are compressed in threads, except by zstd's fast default."""
+    skip_unless_spoken(kafka, codec)
+    topic = await kafka.create_topic(partitions=1)
+    values = [b"%d " % number * (10, 100_000, 10, 30_000)[number % 4] for number in range(60)]
+    settings: dict[str, Any] = {"compression": codec, "compression_level": level, "batch_size": 900_000}
+    async with Producer(kafka.bootstrap_servers, **settings) as producer:
+        deliveries = [await producer.put(topic, value) for value in values]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(60))
+        assert producer.metrics().buffered_bytes == 0
+    assert [record.value for record in await read(kafka, topic, 60)] == values
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
