@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextvars import Context, copy_context
+from contextvars import Context
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -25,9 +25,10 @@ from ..aio import forks
 from ..aio.callbacks import CallbackErrors, callback_name
 from ..aio.deadline import deadline
 from ..arguments import check_timeout
+from ..compiled import mypyc_attr
 from ..errors import BufferFull, IllegalStateError
 from ..producer import Delivery as AsyncDelivery
-from ..producer.delivery import BatchResult, failed_delivery
+from ..producer.delivery import BatchResult, failed_delivery, present_context
 from ..producer.record_calls import RecordCalls
 from ..types import RecordMetadata
 from .loop_thread import LoopThread, for_threads
@@ -245,7 +246,7 @@ def _finish(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-def _call_back(inner: AsyncDelivery, context: Context, function: OnSettled) -> None:
+def _call_back(inner: AsyncDelivery, context: Context | None, function: OnSettled) -> None:
     try:
         inner.report_in(context, function)
     except (KeyboardInterrupt, SystemExit) as error:
@@ -253,6 +254,9 @@ def _call_back(inner: AsyncDelivery, context: Context, function: OnSettled) -> N
         _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
 
 
+# As for asyncio's ``Delivery``, the garbage collector ignores it in the compiled build: a settled one is in no cycle,
+# as its callbacks, their contexts and the references of the queue are dropped.
+@mypyc_attr(acyclic=True)
 class Delivery:
     """The promise of one record. Call ``wait`` for the record's ``RecordMetadata`` or error.
 
@@ -265,13 +269,14 @@ class Delivery:
 
     __slots__ = ("_context", "_more", "_queue", "callback", "inner")
 
-    _context: Context
-    _more: list[tuple[Context, OnSettled]] | None
+    _context: Context | None
+    _more: list[tuple[Context | None, OnSettled]] | None
 
     def __init__(self, queue: SendQueue, inner: AsyncDelivery | None = None) -> None:
         self._queue = queue
         self.inner = inner
         """The asyncio producer's promise of the record, when it is accepted."""
+        self._context = self._more = None
         self.callback: OnSettled | None = None
         """The function of ``report`` that the loop has not seen yet. Set in this order: context, callback."""
 
@@ -338,10 +343,10 @@ class Delivery:
         queue.running()  # raises in a forked process, where nothing settles the record and the lock may be held
         with queue.report_lock:
             if self.callback is None:
-                self._context, self._more = copy_context(), None
+                self._context = present_context()
                 self.callback = function
             else:
-                self._more = [*(self._more or ()), (copy_context(), function)]
+                self._more = [*(self._more or ()), (present_context(), function)]
         # In this order: the loop sets the delivery first, and looks at the callback then.
         if self.inner is not None:
             queue.attach(self)
@@ -376,7 +381,7 @@ class Delivery:
             return
         with self._queue.report_lock:
             context, more = self._context, self._more
-            self.callback = None
+            self.callback = self._context = self._more = None
         _call_back(self.inner, context, function)
         if more is not None:
             for context, function in more:

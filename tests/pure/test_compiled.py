@@ -18,6 +18,8 @@ import pytest
 import aiokafka_lite
 import build_backend
 from aiokafka_lite import consumer, producer
+from aiokafka_lite.blocking.sending import Delivery as BlockingDelivery
+from aiokafka_lite.blocking.sending import SendQueue
 from aiokafka_lite.compiled import COMPILED, SourceFinder
 from aiokafka_lite.producer.delivery import BatchResult, Delivery
 from aiokafka_lite.producer.partitioning.choice import PartitionChoice
@@ -87,6 +89,7 @@ def test_every_hot_module_is_compiled_and_its_source_is_installed_beside_it() ->
 @compiled_only
 def test_the_garbage_collector_does_not_look_at_deliveries() -> None:
     assert not gc.is_tracked(Delivery(BatchResult("t", 0), 0, 0, -1, -1))
+    assert not gc.is_tracked(BlockingDelivery(SendQueue()))
 
 
 def test_every_hot_module_exists() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import json
 import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
 from aiokafka_lite import RecordMetadata, TopicPartition
-from aiokafka_lite.blocking import Consumer, Producer
+from aiokafka_lite.blocking import Consumer, Delivery, Producer
 from aiokafka_lite.compiled import COMPILED
 from aiokafka_lite.errors import (
     BufferFull,
@@ -107,6 +109,54 @@ def test_a_callback_runs_in_the_context_of_its_thread_and_may_send(server: Embed
         producer.flush()
     assert seen == ["42"]
     assert values_of(server, topic) == [b"first", b"again"]
+
+
+@pytest.mark.parametrize("has_variables", [False, True])
+def test_a_callback_does_not_see_what_another_one_sets(
+    server: EmbeddedKafkaServer, topic: str, has_variables: bool
+) -> None:
+    count = contextvars.ContextVar("count", default=0)
+    seen: list[int] = []
+
+    def add(metadata: RecordMetadata, error: Exception | None) -> None:
+        seen.append(count.get())
+        count.set(count.get() + 1)
+
+    def send() -> None:
+        if has_variables:
+            count.set(5)
+        with Producer(server.bootstrap_servers) as producer:
+            for _ in range(3):
+                delivery = producer.send_nowait(topic, b"one")
+                delivery.report(add)
+                delivery.report(add)
+            producer.flush()
+
+    contextvars.Context().run(send)
+    assert seen == [5 if has_variables else 0] * 6
+
+
+def test_a_settled_delivery_does_not_keep_its_callback(server: EmbeddedKafkaServer, topic: str) -> None:
+    class Order:
+        def __init__(self, delivery: Delivery) -> None:
+            self.delivery = delivery
+
+        def sent(self, metadata: RecordMetadata, error: Exception | None) -> None:
+            pass
+
+    with Producer(server.bootstrap_servers) as producer:
+        order = Order(producer.send_nowait(topic, b"one"))
+        order.delivery.report(order.sent)
+        order.delivery.report(order.sent)
+        kept = weakref.ref(order)
+        gc.disable()  # it would free the cycle of the order, its delivery and the callbacks
+        try:
+            producer.flush()
+            del order
+            producer.send(topic, b"the loop turns")
+            assert kept() is None
+        finally:
+            gc.enable()
 
 
 def test_a_callback_that_waits_is_refused_and_logged(

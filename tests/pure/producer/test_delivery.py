@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import logging
 import weakref
@@ -32,6 +33,29 @@ async def test_each_record_of_a_batch_has_its_own_offset() -> None:
     assert second.done()
     assert (await second).offset == 41
     assert second.exception() is None
+
+
+@pytest.mark.parametrize("has_variables", [False, True])
+def test_a_callback_does_not_see_what_another_one_sets(has_variables: bool) -> None:
+    count = contextvars.ContextVar("count", default=0)
+    result, seen = BatchResult("t", 0), list[int]()
+
+    def add(metadata: RecordMetadata, error: Exception | None) -> None:
+        seen.append(count.get())
+        count.set(count.get() + 1)
+
+    def report() -> None:
+        if has_variables:
+            count.set(5)
+        for delivery in deliveries(result, 2):
+            delivery.report(add)
+
+    context = contextvars.Context()
+    context.run(report)
+    context.run(result.deliver, 0)
+    deliveries(result, 1)[0].report(add)  # at once
+    assert seen == [5 if has_variables else 0] * 2 + [0]
+    assert count.get() == 0
 
 
 async def test_the_brokers_timestamp_replaces_the_records_own() -> None:
