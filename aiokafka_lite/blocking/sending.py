@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from ..aio import forks
 from ..aio.callbacks import CallbackErrors, callback_name
@@ -36,7 +36,9 @@ from .wrapper import check_thread
 
 T = TypeVar("T")
 
-_running_loop = asyncio._get_running_loop  # noqa: SLF001 - the public function raises without a loop
+# Compiled code reads a Final without a look-up in the module's dictionary.
+_running_loop: Final = asyncio._get_running_loop  # noqa: SLF001 - the public function raises without a loop
+_FUTURE: Final = asyncio.Future
 
 CROSSING_RECORDS = 10_000
 """Records that wait for the loop before ``send_nowait`` waits too: the program is faster than the loop."""
@@ -196,7 +198,7 @@ class SendQueue:
         last: RecordCalls[Any, Any] | None = None
         for _ in range(min(TURN, len(records))):
             crossing = records.popleft()
-            if isinstance(crossing, asyncio.Future):
+            if isinstance(crossing, _FUTURE):
                 _finish(crossing)
                 continue
             delivery, calls, topic, value, key, headers, partition, timestamp = crossing

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 # Compiled code reads a Final without a look-up in the module's dictionary.
 _new_tuple: Final = tuple.__new__  # creates a NamedTuple without the Python call of its constructor
 _RECORD_METADATA: Final = RecordMetadata
+_CONTEXT: Final = Context
+_copy_context: Final = copy_context
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
@@ -326,7 +328,7 @@ def present_context() -> Context | None:
     Most threads and tasks have none. A context for each record took a quarter of the time of a record with a callback,
     most of it in the garbage collector, which visits all that are kept.
     """
-    return copy_context() or None
+    return _copy_context() or None
 
 
 # In the compiled build, the garbage collector ignores deliveries, because it took a fifth of the time if a caller kept
@@ -460,7 +462,7 @@ class Delivery:
             result.follow(partial(self.report_in, context, function))
             return
         try:
-            (context or Context()).run(function, self._metadata(result), result.error)
+            (context or _CONTEXT()).run(function, self._metadata(result), result.error)
         except RAISED as error:
             _errors.log(f"the callback {callback_name(function)} of Delivery.report", error)
 
