@@ -45,7 +45,6 @@ from aiokafka_lite.testing.simulation import (
     stops_within,
 )
 from aiokafka_lite.testing.simulation.real_io import RealIOError
-from aiokafka_lite.testing.simulation.simulation import RUNS_KEPT
 from tests.embedded.simulated.classic_mistakes import (
     MISTAKES,
     Mistake,
@@ -510,16 +509,17 @@ def test_a_share_consumer_processes_each_record() -> None:
         simulate(shares_orders, orders(3), seeds=1, faults=(), checks=[lambda history: Broken("as wanted", "order-2")])
 
 
-def test_the_runs_of_many_seeds_do_not_stay_in_memory() -> None:
+def test_the_runs_of_many_seeds_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run once kept half a megabyte until the end of the last one."""
+    monkeypatch.setattr("aiokafka_lite.testing.simulation.simulation.RUNS_KEPT", 10)
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def service(instance: Instance) -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
         await instance.stopping.wait()
 
-    simulate(service, orders(1), seeds=2 * RUNS_KEPT, instances=1, seconds=0.1, faults=(), checks=())
-    assert len(loops) == 2 * RUNS_KEPT
+    simulate(service, orders(1), seeds=20, instances=1, seconds=0.1, faults=(), checks=())
+    assert len(loops) == 20
     assert sum(loop() is not None for loop in loops) <= 1
 
 
