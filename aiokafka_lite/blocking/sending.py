@@ -38,7 +38,6 @@ T = TypeVar("T")
 
 # Compiled code reads a Final without a look-up in the module's dictionary.
 _running_loop: Final = asyncio._get_running_loop  # noqa: SLF001 - the public function raises without a loop
-_FUTURE: Final = asyncio.Future
 
 CROSSING_RECORDS = 10_000
 """Records that wait for the loop before ``send_nowait`` waits too: the program is faster than the loop."""
@@ -49,13 +48,6 @@ TURN = 1_000
 _errors = CallbackErrors()
 
 OnSettled = Callable[[RecordMetadata, Exception | None], None]
-
-
-Crossing = tuple["Delivery", RecordCalls[Any, Any], Any, Any, Any, Any, Any, Any]
-"""A delivery, whose calls, and their arguments: topic, value, key, headers, partition and timestamp.
-
-The asyncio producer checks the arguments, so their types are not declared: compiled code would check them as well.
-"""
 
 
 class SendQueue:
@@ -102,8 +94,8 @@ class SendQueue:
             or _running_loop() is not None
         ):
             self._make_room(topic)
-        delivery = Delivery(self)
-        self._records.append((delivery, calls, topic, value, key, headers, partition, timestamp))
+        delivery = Crossing(self, calls, topic, value, key, headers, partition, timestamp)
+        self._records.append(delivery)
         if not self._is_woken:
             self._wake()
         return delivery
@@ -197,50 +189,43 @@ class SendQueue:
         records = self._records
         last: RecordCalls[Any, Any] | None = None
         for _ in range(min(TURN, len(records))):
-            crossing = records.popleft()
-            if isinstance(crossing, _FUTURE):
-                _finish(crossing)
+            delivery = records.popleft()
+            if not isinstance(delivery, Crossing):
+                _finish(delivery)
                 continue
-            delivery, calls, topic, value, key, headers, partition, timestamp = crossing
             try:
+                calls = delivery.calls
+                assert calls is not None, "the record is not accepted yet"
                 if calls is not last:  # nothing here awaits, so the producer is checked once for all of its records
                     accept, last = calls.acceptor.accept_nowait, calls
-                accepted = accept(topic, value, key, headers, partition, timestamp)
+                accepted = delivery.offer(accept)
             except (BufferFull, IllegalStateError) as error:  # the second one also of a serializer that has to wait
                 self._is_full = isinstance(error, BufferFull)
-                self._waiting = self.running().spawn(self._drain_slowly(crossing))
+                self._waiting = self.running().spawn(self._drain_slowly(delivery))
                 return
             except BaseException as error:  # noqa: BLE001 - of a serializer or a partitioner of the program
-                accepted = _refused(topic, error)
-            delivery.inner = accepted
+                accepted = delivery.refused(error)
+            delivery.accept(accepted)
             if delivery.callback is not None:
                 self.report(delivery)
         if records:
             self._is_woken = True
             asyncio.get_running_loop().call_soon(self._drain)
 
-    async def _drain_slowly(self, crossing: Crossing) -> None:
+    async def _drain_slowly(self, delivery: Crossing) -> None:
         """Accept a record that has to wait. The records behind it have their turn afterwards."""
-        delivery, calls, topic, value, key, headers, partition, timestamp = crossing
         try:
-            accepted = await calls.put(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+            accepted = await delivery.put()
         except BaseException as error:
-            accepted = _refused(topic, error)
+            accepted = delivery.refused(error)
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
             self._waiting, self._is_full = None, False
-            delivery.inner = accepted
+            delivery.accept(accepted)
             if delivery.callback is not None:
                 self.report(delivery)
             self._drain()
-
-
-def _refused(topic: str, error: BaseException) -> AsyncDelivery:
-    # SystemExit in the loop would end nothing but the records behind this one.
-    if isinstance(error, IllegalStateError) and (text := for_threads(str(error))) != str(error):
-        error = IllegalStateError(text)
-    return failed_delivery(topic, error if isinstance(error, Exception) else IllegalStateError(repr(error)))
 
 
 def _finish(turn: asyncio.Future[None]) -> None:
@@ -392,3 +377,60 @@ class Delivery:
     def _call(self, function: Callable[[], T]) -> T:
         """Run a method of a delivery whose record has moved to another batch, which changes the delivery."""
         return self._queue.running().run(function)
+
+
+@mypyc_attr(acyclic=True)
+class Crossing(Delivery):
+    """The delivery of a record that the loop has not accepted yet, with the record. The program gets it as a Delivery.
+
+    ``calls`` is the asyncio producer, or its transaction, that sends the record, and is None from then on.
+    """
+
+    # One object for both: a tuple beside the delivery would be one more object for the garbage collector to visit.
+
+    __slots__ = ("_headers", "_key", "_partition", "_timestamp", "_topic", "_value", "calls")
+
+    def __init__(
+        self,
+        queue: SendQueue,
+        calls: RecordCalls[Any, Any],
+        topic: Any,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: Any,
+        timestamp: Any,
+    ) -> None:
+        # The asyncio producer checks the record, so the types are not declared: compiled code would check them as well.
+        super().__init__(queue)
+        self.calls: RecordCalls[Any, Any] | None = calls
+        self._topic, self._value, self._key = topic, value, key
+        self._headers, self._partition, self._timestamp = headers, partition, timestamp
+
+    def offer(self, accept_nowait: Callable[..., AsyncDelivery]) -> AsyncDelivery:
+        """Let the asyncio producer accept the record, if it need not wait. Raises its errors."""
+        return accept_nowait(self._topic, self._value, self._key, self._headers, self._partition, self._timestamp)
+
+    async def put(self) -> AsyncDelivery:
+        """Let the asyncio producer accept the record when it can. Raises its errors."""
+        assert self.calls is not None, "the record is not accepted yet"
+        return await self.calls.put(
+            self._topic,
+            self._value,
+            key=self._key,
+            headers=self._headers,
+            partition=self._partition,
+            timestamp=self._timestamp,
+        )
+
+    def refused(self, error: BaseException) -> AsyncDelivery:
+        """Return the promise of the record that the asyncio producer has refused."""
+        # SystemExit in the loop would end nothing but the records behind this one.
+        if isinstance(error, IllegalStateError) and (text := for_threads(str(error))) != str(error):
+            error = IllegalStateError(text)
+        return failed_delivery(self._topic, error if isinstance(error, Exception) else IllegalStateError(repr(error)))
+
+    def accept(self, inner: AsyncDelivery) -> None:
+        """Follow the asyncio producer's promise, and drop the record."""
+        self.inner = inner
+        self.calls = self._value = self._key = self._headers = None
