@@ -178,7 +178,7 @@ def test_an_error_about_another_reader_speaks_of_threads() -> None:
         loop_thread().call(read)
 
 
-RECORDS = 30
+RECORDS = 60
 READS: dict[str, Callable[[Consumer[bytes, bytes], TopicPartition], Callable[[], Any]]] = {
     "poll": lambda consumer, _: functools.partial(consumer.poll, 1, DEADLINE),
     "next": lambda consumer, _: consumer.__next__,
@@ -212,7 +212,7 @@ def test_interrupted_reads_leave_no_gap(server: EmbeddedKafkaServer, topic: str,
         producer.send_many(topic, written, partition=0)
     values: list[bytes | None] = []
     interrupts = 0
-    delays = itertools.cycle(10e-6 * 2**number for number in range(12))  # to 20 ms: before a read, in it, and behind it
+    delays = itertools.cycle(2e-6 * 1.5**number for number in range(24))  # to 22 ms: before a read, in it, and behind it
     with Consumer(server.bootstrap_servers, fetch_max_wait=0.01) as consumer:
         consumer.assign([partition])
         consumer.seek_to_beginning()
