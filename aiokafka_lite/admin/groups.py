@@ -69,11 +69,12 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The lag of a group, in order of topics and partitions."""
+    """The lag of a group, in order of topics and partitions. ``members`` are all, also those without partitions."""
 
     group_id: str
     state: GroupState
     partitions: tuple[PartitionLag, ...]
+    members: tuple[MemberDescription, ...] = ()
 
     @property
     def total(self) -> int:
@@ -349,6 +350,7 @@ class Groups:
                     _lag(item, offsets.get(item), ends, owners[group_id].get(item))
                     for item in sorted({*offsets, *owners[group_id]})
                 ),
+                descriptions[group_id].members,
             )
             for group_id, offsets in committed.done.items()
         }

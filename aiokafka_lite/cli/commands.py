@@ -549,7 +549,7 @@ async def ui(
     application,
     examples="""
     aiokafka-lite exporter -b kafka-1:9092 --listen 0.0.0.0:9308
-    aiokafka-lite exporter --group 'billing.*' --by-partition --every 60
+    aiokafka-lite exporter --group 'billing.*' --by-partition --every 60 --topic-setting retention.ms
     """,
     prints_tables=False,
 )
@@ -561,17 +561,19 @@ async def exporter(
     every: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Pause between looks.")] = 15.0,
     group: Annotated[str, typer.Option(metavar="REGEX", help="Only groups whose whole name matches.")] = ".*",
     topic: Annotated[str, typer.Option(metavar="REGEX", help="Only topics whose whole name matches.")] = ".*",
-    by_partition: Annotated[bool, typer.Option("--by-partition", help="Export the lag of each partition.")] = False,
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="Add lag and offsets of partitions.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Export Kafka's own topics as well.")] = False,
+    topic_setting: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Label of kafka_topic_info.")] = None,
     max_series: Annotated[int, typer.Option(min=1, help="Limit for each metric; the greatest values stay.")] = 10_000,
 ) -> int:
     """Export the lag of all groups, and figures of topics and brokers, for Prometheus.
 
-    The lag in seconds is the age of the oldest record after the committed offset. It comes from the ends that the
-    exporter has seen, so it is at most the time since the exporter's start.
+    The lag in seconds is the age of the oldest record after the committed offset, at most the time since the start.
     """
-    from .exporter import exporter as run_exporter
+    from . import exporter as exporting
 
-    return await run_exporter(shared.connection, listen, every, group, topic, by_partition, max_series)
+    selection = exporting.Selection(group, topic, internal, by_partition, topic_setting or (), max_series)
+    return await exporting.exporter(shared.connection, listen, every, selection)
 
 
 command(application, examples=offsets.EXAMPLES)(offsets.offsets)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..admin import Admin, ConfigResource
 from ..arguments import must_be
 from ..cluster.bootstrap import Address
 from ..errors import ConfigurationError
@@ -15,24 +16,41 @@ from ..extras import extra
 from ..metrics.cluster import ClusterWatch
 from .terminal.connection import ConnectionOptions
 from .terminal.run import log_warnings, say, with_options
+from .terminal.setting_names import setting_hint
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 
-async def exporter(
-    connection: ConnectionOptions, listen: str, every: float, group: str, topic: str, by_partition: bool, limit: int
-) -> int:
-    """Serve the figures until a signal. Raises ConfigurationError for a wrong pattern or address, or a port in use."""
+class Selection(NamedTuple):
+    """What is exported. ``group`` and ``topic`` are regular expressions."""
+
+    group: str
+    topic: str
+    internal: bool
+    by_partition: bool
+    topic_settings: Sequence[str]
+    most_series: int
+
+
+async def exporter(connection: ConnectionOptions, listen: str, every: float, selection: Selection) -> int:
+    """Serve the figures until a signal.
+
+    Raises ConfigurationError for a wrong pattern, setting or address, or a port in use.
+    """
     host, port = address_of(listen)
-    patterns = {name: _pattern(name, text) for name, text in (("group", group), ("topic", topic))}
+    groups, topics = _pattern("group", selection.group), _pattern("topic", selection.topic)
     async with connection.admin() as admin:
+        if selection.topic_settings:
+            await _check_settings(admin, selection.topic_settings)
         watch = ClusterWatch(
             admin,
-            groups=patterns["group"],
-            topics=patterns["topic"],
-            by_partition=by_partition,
-            most_series=limit,
+            groups=groups,
+            topics=topics,
+            internal=selection.internal,
+            by_partition=selection.by_partition,
+            topic_settings=selection.topic_settings,
+            most_series=selection.most_series,
         )
         error = await watch.look()
         if error is not None:
@@ -96,6 +114,28 @@ def address_of(text: str) -> tuple[str, int]:
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
         raise ConfigurationError(must_be("listen", "HOST:PORT, as in 127.0.0.1:9308", text))
     return host, int(port)
+
+
+async def _check_settings(admin: Admin, names: Sequence[str]) -> None:
+    """Raise ConfigurationError if topics do not have such settings. A cluster without topics cannot tell."""
+    for name in names:
+        if re.fullmatch(r"[a-z][a-z0-9_.]*", name) is None:
+            raise ConfigurationError(must_be("topic-setting", "a setting of topics, as in cleanup.policy", name))
+    labels = ["topic", "replication_factor", *(name.replace(".", "_") for name in names)]
+    if len(set(labels)) < len(labels):
+        raise ConfigurationError(
+            must_be(
+                "topic-setting",
+                "given once for each setting, and not the label topic or replication_factor",
+                ", ".join(names),
+            )
+        )
+    listed = await admin.topics.list(internal=True)
+    described = await admin.configs.describe([ConfigResource.topic(topic.name) for topic in listed[:1]], names=names)
+    for settings in described.done.values():
+        for name in names:
+            if name not in settings:
+                raise ConfigurationError(f"topics have no setting {name!r}{setting_hint('topic', name)}")
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

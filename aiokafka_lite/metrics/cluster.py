@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from re import Pattern
 
-from ..admin import Admin, GroupLag, OffsetSpec, TopicDescription
+from ..admin import (
+    Admin,
+    ClusterDescription,
+    ConfigResource,
+    GroupLag,
+    MemberDescription,
+    OffsetSpec,
+    Setting,
+    TopicDescription,
+)
 from ..errors import KafkaError, UnsupportedVersion
 from ..types import TopicPartition
 
@@ -100,8 +109,9 @@ def _thin(ends: list[int], times: list[float]) -> None:
 class ClusterWatch:
     """Looks at a cluster again and again. ``look`` is called by one task; ``figures`` may be read in any thread.
 
-    ``groups`` and ``topics`` are patterns that whole names must match. With ``by_partition``, the lag has a series for
-    each partition. ``most_series`` bounds the series of each metric: those with the greatest lag stay.
+    ``groups`` and ``topics`` are patterns that whole names must match; ``internal`` includes Kafka's own topics. With
+    ``by_partition``, offsets and lag have a series for each partition. ``topic_settings`` become labels of
+    ``kafka_topic_info``. ``most_series`` bounds the series of each metric: those with the greatest values stay.
     """
 
     def __init__(
@@ -110,14 +120,18 @@ class ClusterWatch:
         *,
         groups: Pattern[str],
         topics: Pattern[str],
+        internal: bool = False,
         by_partition: bool = False,
+        topic_settings: Sequence[str] = (),
         most_series: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._admin = admin
         self._groups = groups
         self._topics = topics
+        self._internal = internal
         self._by_partition = by_partition
+        self._topic_settings = tuple(topic_settings)
         self._most_series = most_series
         self._clock = clock
         self._end_times = EndTimes()
@@ -146,30 +160,50 @@ class ClusterWatch:
 
     async def _look(self) -> list[Family]:
         cluster = await self._admin.cluster.describe()
-        brokers = Family("kafka_brokers", "Brokers that are in service.", ())
-        brokers.add(len(cluster.brokers))
-        controller = Family("kafka_controller_id", "Id of the controller, or of a broker that forwards to it.", ())
-        if cluster.controller is not None:
-            controller.add(cluster.controller.node_id)
-        listed = [topic.name for topic in await self._admin.topics.list() if self._topics.fullmatch(topic.name)]
-        described = await self._admin.topics.describe(listed)
+        listed = await self._admin.topics.list(internal=self._internal)
+        names = [topic.name for topic in listed if self._topics.fullmatch(topic.name)]
+        described = await self._admin.topics.describe(names)
         self._failures += len(described.failed)
         topics = list(described.done.values())
-        partitions = [item for topic in topics for item in _partitions_of(topic)]
-        offsets = await self._admin.offsets.list(dict.fromkeys(partitions, OffsetSpec.LATEST))
-        self._failures += len(offsets.failed)
-        ends = {partition: offset.offset for partition, offset in offsets.done.items() if offset is not None}
+        ends = await self._offsets([item for topic in topics for item in _partitions_of(topic)], OffsetSpec.LATEST)
+        starts = await self._offsets(ends, OffsetSpec.EARLIEST)
+        settings = await self._settings(topics)
         now = self._clock()
-        self._end_times.forget(set(listed))
+        self._end_times.forget(set(names))
         self._end_times.add(ends, now)
         return [
-            brokers,
-            controller,
-            *_topic_families(topics, ends),
-            *await self._disk_families(),
+            *_cluster_families(cluster),
+            *_topic_families(topics, starts, ends),
+            *(_partition_families(starts, ends) if self._by_partition else ()),
+            self._topic_info(topics, settings),
+            *await self._disk_families(set(names)),
             *self._group_families(await self._lags(), now),
             *await self._share_families(),
         ]
+
+    async def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        answered = await self._admin.offsets.list(dict.fromkeys(partitions, spec))
+        self._failures += len(answered.failed)
+        return {partition: offset.offset for partition, offset in answered.done.items() if offset is not None}
+
+    async def _settings(self, topics: Iterable[TopicDescription]) -> dict[str, Mapping[str, Setting]]:
+        """Return the settings that become labels, by topic. A topic whose settings cannot be read has none."""
+        if not self._topic_settings:
+            return {}
+        resources = [ConfigResource.topic(topic.name) for topic in topics]
+        answered = await self._admin.configs.describe(resources, names=self._topic_settings, synonyms=False)
+        self._failures += len(answered.failed)
+        return {resource.name: settings for resource, settings in answered.done.items()}
+
+    def _topic_info(self, topics: Iterable[TopicDescription], settings: Mapping[str, Mapping[str, Setting]]) -> Family:
+        labels = [name.replace(".", "_") for name in self._topic_settings]
+        info = Family("kafka_topic_info", "1, with settings as labels.", ("topic", "replication_factor", *labels))
+        for topic in topics:
+            factor = max((len(item.replicas) for item in topic.partitions), default=0)
+            of_topic = settings.get(topic.name, {})
+            values = [of_topic[name].value or "" if name in of_topic else "" for name in self._topic_settings]
+            info.add(1, topic.name, str(factor), *values)
+        return info
 
     async def _lags(self) -> Iterable[GroupLag]:
         listings = [
@@ -189,13 +223,22 @@ class ClusterWatch:
             "Age of the oldest record after the committed offset, at least, from the ends of the partition over time.",
             names,
         )
-        members = Family("kafka_group_members", "Members that own partitions.", ("group",))
+        committed = Family("kafka_group_committed_offsets", "Sum of the committed offsets.", names)
+        members = Family("kafka_group_members", "Members of a group.", ("group",))
+        idle = Family("kafka_group_members_without_partitions", "Members without partitions or tasks.", ("group",))
+        owners = Family("kafka_group_topic_members", "Members that own partitions of a topic.", ("group", "topic"))
+        owned = Family("kafka_group_topic_partitions", "Partitions that members own.", ("group", "topic"))
         states = Family("kafka_group_state", "1 for the state that the group is in.", ("group", "state"))
         for group in groups:
-            owners = {item.member.member_id for item in group.partitions if item.member is not None}
-            members.add(len(owners), group.group_id)
+            members.add(len(group.members), group.group_id)
+            idle.add(sum(_is_idle(member) for member in group.members), group.group_id)
             states.add(1, group.group_id, group.state.value)
+            for topic, owning in _owning_members(group).items():
+                if self._topics.fullmatch(topic):
+                    owners.add(len(set(owning)), group.group_id, topic)
+                    owned.add(len(owning), group.group_id, topic)
             lags: dict[tuple[str, ...], int] = {}
+            offsets: dict[tuple[str, ...], int] = {}
             ages: dict[tuple[str, ...], float] = {}
             for item in group.partitions:
                 topic, number = item.partition
@@ -203,14 +246,16 @@ class ClusterWatch:
                     continue
                 labels = (group.group_id, topic, str(number))[: len(names)]
                 lags[labels] = lags.get(labels, 0) + item.lag
+                offsets[labels] = offsets.get(labels, 0) + item.committed
                 age = self._end_times.age(item.partition, item.committed, now) if item.lag else 0.0
                 if age is not None:
                     ages[labels] = max(ages.get(labels, 0.0), age)
             for labels, lag in lags.items():
                 records.add(lag, *labels)
+                committed.add(offsets[labels], *labels)
             for labels, age in ages.items():  # none for an unknown age, because 0 would say that there is no lag
                 seconds.add(age, *labels)
-        return [records, seconds, members, states]
+        return [records, seconds, committed, members, idle, owners, owned, states]
 
     async def _share_families(self) -> list[Family]:
         names = ("group", "topic", "partition") if self._by_partition else ("group", "topic")
@@ -233,18 +278,29 @@ class ClusterWatch:
             records.add(lag, *labels)
         return [records]
 
-    async def _disk_families(self) -> list[Family]:
+    async def _disk_families(self, names: Collection[str]) -> list[Family]:
+        of_topics = Family("kafka_topic_log_bytes", "Bytes of all replicas of a topic.", ("topic",))
         sizes = Family("kafka_broker_log_bytes", "Bytes of all replicas of a broker.", ("broker",))
         offline = Family("kafka_broker_log_dirs_offline", "Log directories that are offline.", ("broker",))
-        try:
-            answered = await self._admin.log_dirs.describe()
-        except UnsupportedVersion:
-            return []
-        self._failures += len(answered.failed)
-        for broker, directories in answered.done.items():
+        answered = await self._admin.log_dirs.describe()
+        if all(isinstance(error, UnsupportedVersion) for error in answered.failed.values()) and not answered.done:
+            return []  # before Kafka 2.0
+        # Before Kafka 3.2, a broker lists no directories for a client without the permission.
+        listed = {broker: directories for broker, directories in answered.done.items() if directories}
+        self._failures += len(answered.failed) + len(answered.done) - len(listed)
+        for broker, directories in listed.items():
             sizes.add(sum(directory.size for directory in directories), str(broker))
             offline.add(sum(directory.error is not None for directory in directories), str(broker))
-        return [sizes, offline]
+        every = [directory for directories in listed.values() for directory in directories]
+        all_listed = len(listed) == len(answered.done) + len(answered.failed)
+        if all_listed and all(directory.error is None for directory in every):  # or a sum would be too low
+            by_topic = dict.fromkeys(sorted(names), 0)
+            for replica in (replica for directory in every for replica in directory.replicas):
+                if replica.partition.topic in by_topic:
+                    by_topic[replica.partition.topic] += replica.size
+            for topic, size in by_topic.items():
+                of_topics.add(size, topic)
+        return [of_topics, sizes, offline]
 
     def _bound(self, family: Family) -> int:
         """Leave out the lowest values of a family with too many. Returns their number."""
@@ -267,20 +323,64 @@ class ClusterWatch:
         return up, took, failures, series
 
 
-def _topic_families(topics: Iterable[TopicDescription], ends: Mapping[TopicPartition, int]) -> list[Family]:
+def _cluster_families(cluster: ClusterDescription) -> list[Family]:
+    info = Family("kafka_cluster_info", "1, with the id of the cluster.", ("cluster_id",))
+    info.add(1, cluster.cluster_id or "")
+    brokers = Family("kafka_brokers", "Brokers that are in service.", ())
+    brokers.add(len(cluster.brokers))
+    broker_info = Family("kafka_broker_info", "1, with address and rack.", ("broker", "host", "port", "rack"))
+    for node in cluster.brokers:
+        broker_info.add(1, str(node.node_id), node.host, str(node.port), node.rack or "")
+    controller = Family("kafka_controller_id", "Id of the controller, or of a broker that forwards to it.", ())
+    if cluster.controller is not None:
+        controller.add(cluster.controller.node_id)
+    return [info, brokers, broker_info, controller]
+
+
+def _topic_families(
+    topics: Iterable[TopicDescription], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> list[Family]:
     labels = ("topic",)
     partitions = Family("kafka_topic_partitions", "Partitions of a topic.", labels)
+    deleted = Family("kafka_topic_start_offsets", "Sum of the starts of all partitions.", labels)
     written = Family("kafka_topic_end_offsets", "Sum of the ends of all partitions.", labels)
     leaderless = Family("kafka_topic_partitions_without_leader", "Partitions that cannot be used.", labels)
     out_of_sync = Family("kafka_topic_replicas_out_of_sync", "Replicas that are not in sync.", labels)
     for topic in topics:
         partitions.add(len(topic.partitions), topic.name)
         items = _partitions_of(topic)
-        if ends.keys() >= set(items):  # a sum without one of them would look like a topic that lost records
-            written.add(sum(ends[item] for item in items), topic.name)
+        for offsets, family in ((starts, deleted), (ends, written)):
+            if offsets.keys() >= set(items):  # a sum without one of them would look like a topic that lost records
+                family.add(sum(offsets[item] for item in items), topic.name)
         leaderless.add(sum(item.leader is None for item in topic.partitions), topic.name)
         out_of_sync.add(sum(len(item.replicas) - len(item.in_sync) for item in topic.partitions), topic.name)
-    return [partitions, written, leaderless, out_of_sync]
+    return [partitions, deleted, written, leaderless, out_of_sync]
+
+
+def _partition_families(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Family]:
+    labels = ("topic", "partition")
+    start = Family("kafka_partition_start_offset", "Start of a partition.", labels)
+    end = Family("kafka_partition_end_offset", "End of a partition.", labels)
+    for family, offsets in ((start, starts), (end, ends)):
+        for (topic, number), offset in offsets.items():
+            family.add(offset, topic, str(number))
+    return [start, end]
+
+
+def _is_idle(member: MemberDescription) -> bool:
+    """Return whether a member has nothing to do; not if its assignment cannot be read, as in Kafka Connect."""
+    if member.tasks is not None:
+        return not any(member.tasks.active.values())
+    return member.assignment is not None and not member.assignment
+
+
+def _owning_members(group: GroupLag) -> dict[str, list[str]]:
+    """Return the ids of the members that own partitions, by topic, once for each partition."""
+    owners: dict[str, list[str]] = {}
+    for item in group.partitions:
+        if item.member is not None:
+            owners.setdefault(item.partition.topic, []).append(item.member.member_id)
+    return owners
 
 
 def _partitions_of(topic: TopicDescription) -> list[TopicPartition]:

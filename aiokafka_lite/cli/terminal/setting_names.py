@@ -18,19 +18,25 @@ def explained_settings(failed: Mapping[K, KafkaError], kind: str, names: Iterabl
     the newest Kafka, so an older broker may refuse a setting for which there is no better name.
     """
     from ...errors import BrokerError, ErrorCode, KafkaError
-    from .topic_names import hint
 
     refusals = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
     refused = {key for key, error in failed.items() if isinstance(error, BrokerError) and error.code in refusals}
     if not refused:
         return dict(failed)
-    existing = _names(kind)
-    hints = "".join(hint(name, existing) for name in names if name not in existing)
+    hints = "".join(setting_hint(kind, name) for name in names)
     return {
         # The embedded broker suggests a name by itself.
         key: KafkaError(f"{error}{hints}") if key in refused and hints and "did you mean" not in str(error) else error
         for key, error in failed.items()
     }
+
+
+def setting_hint(kind: str, name: str) -> str:
+    """Suggest the nearest name for a setting that Kafka does not have; an empty text if it has it."""
+    from .topic_names import hint
+
+    existing = _names(kind)
+    return "" if name in existing else hint(name, existing)
 
 
 def _names(kind: str) -> Collection[str]:

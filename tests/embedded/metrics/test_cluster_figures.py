@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from aiokafka_lite import Admin, Consumer, EmbeddedCluster, Producer, TopicPartition
 from aiokafka_lite.metrics.cluster import MOST_SAMPLES, ClusterWatch, EndTimes
 from tests.virtual import virtual_loops
+from tests.waiting import until
 
 pytest_asyncio_loop_factories = virtual_loops
 
@@ -171,6 +172,87 @@ async def test_lag_in_records_and_seconds_of_groups_of_all_kinds() -> None:
     assert len(figures["kafka_broker_log_bytes"]) == 3
     assert figures["kafka_exporter_up"] == {(): 1}
     assert figures["kafka_exporter_failures_total"] == {(): 0}
+
+
+async def test_members_without_partitions_are_counted_as_members() -> None:
+    settings: dict[str, Any] = {"group_id": "billing", "topics": ["orders", "bills"], "strategies": ["range"]}
+    async with EmbeddedCluster(brokers=1, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("orders", 2)
+        await cluster.create_topic("bills")
+        settings["connector"] = cluster.connector
+        async with (
+            Admin(cluster.bootstrap_servers, connector=cluster.connector) as admin,
+            Consumer(cluster.bootstrap_servers, **settings) as first,
+            Consumer(cluster.bootstrap_servers, **settings) as second,
+            Consumer(cluster.bootstrap_servers, **settings) as third,
+        ):
+            members = (first, second, third)
+            await until(lambda: sorted(len(member.assignment) for member in members) == [0, 1, 2])
+            watch = watch_of(admin)
+            assert await watch.look() is None
+            figures = values(watch)
+    assert figures["kafka_group_members"] == {("billing",): 3}
+    assert figures["kafka_group_members_without_partitions"] == {("billing",): 1}
+    assert figures["kafka_group_topic_members"] == {("billing", "bills"): 1, ("billing", "orders"): 2}
+    assert figures["kafka_group_topic_partitions"] == {("billing", "bills"): 1, ("billing", "orders"): 2}
+
+
+async def test_starts_and_sizes_and_settings_of_topics_and_the_brokers() -> None:
+    async with EmbeddedCluster(brokers=3, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("orders", 2, 2)
+        await cluster.create_topic("prices", 1, 3, configs={"cleanup.policy": "compact"})
+        settings: dict[str, Any] = {"connector": cluster.connector}
+        async with (
+            Admin(cluster.bootstrap_servers, **settings) as admin,
+            Producer(cluster.bootstrap_servers, **settings) as producer,
+        ):
+            await producer.send_many("orders", [b"x"] * 10, partition=0)
+            await producer.send_many("orders", [b"x"] * 5, partition=1)
+            await admin.records.delete({ORDERS: 4})
+            await admin.groups.alter_offsets("billing", {ORDERS: 2, TopicPartition("orders", 1): 5})
+            watch = watch_of(
+                admin, by_partition=True, internal=True, topic_settings=("cleanup.policy", "min.insync.replicas")
+            )
+            assert await watch.look() is None
+            figures = values(watch)
+            described = await admin.cluster.describe()
+            sizes = await admin.log_dirs.describe()
+    assert figures["kafka_topic_start_offsets"]["orders",] == 4
+    assert figures["kafka_partition_start_offset"]["orders", "0"] == 4
+    assert figures["kafka_partition_end_offset"]["orders", "1"] == 5
+    assert figures["kafka_group_committed_offsets"] == {("billing", "orders", "0"): 2, ("billing", "orders", "1"): 5}
+    assert figures["kafka_group_lag_records"] == {("billing", "orders", "0"): 8, ("billing", "orders", "1"): 0}
+    assert figures["kafka_topic_info"]["orders", "2", "delete", "1"] == 1
+    assert figures["kafka_topic_info"]["prices", "3", "compact", "1"] == 1
+    assert figures["kafka_topic_partitions"]["__consumer_offsets",] >= 1
+    assert figures["kafka_cluster_info"] == {(described.cluster_id,): 1}
+    assert figures["kafka_broker_info"] == {
+        (str(node.node_id), node.host, str(node.port), ""): 1 for node in described.brokers
+    }
+    replicas = [
+        replica for directories in sizes.done.values() for directory in directories for replica in directory.replicas
+    ]
+    of_orders = [replica.size for replica in replicas if replica.partition.topic == "orders"]
+    assert len(of_orders) == 4
+    assert figures["kafka_topic_log_bytes"]["orders",] == sum(of_orders) > 0
+    assert figures["kafka_topic_log_bytes"]["prices",] == 0
+    assert sum(figures["kafka_topic_log_bytes"].values()) == sum(figures["kafka_broker_log_bytes"].values())
+
+
+async def test_sums_are_missing_where_a_broker_with_a_part_of_them_is_down() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("orders", 2)
+        async with Admin(cluster.bootstrap_servers, connector=cluster.connector, api_timeout=5.0) as admin:
+            leaders = {item.leader for item in (await admin.topics.describe("orders"))["orders"].partitions}
+            assert leaders == {1, 2}
+            await cluster.stop(2)
+            watch = watch_of(admin, by_partition=True)
+            assert await watch.look() is None
+            figures = values(watch)
+    assert figures["kafka_topic_partitions_without_leader"] == {("orders",): 1}
+    assert len(figures["kafka_partition_end_offset"]) == len(figures["kafka_partition_start_offset"]) == 1
+    assert figures["kafka_topic_start_offsets"] == figures["kafka_topic_end_offsets"] == {}
+    assert figures["kafka_broker_log_bytes"] == {("1",): 0}
 
 
 async def test_patterns_and_the_limit_bound_the_series() -> None:
