@@ -1,8 +1,8 @@
 """The checks of a leader before it appends a client's batch, in Kafka's order.
 
 The header is enough for nearly all checks. Records are scanned only for rules about single records: keys in a compacted
-topic, and timestamps if the header shows that a timestamp breaks the rule. Headers of records are never decoded,
-because a small batch may have millions of them.
+topic, and timestamps if the header shows that a timestamp breaks the rule, or if its highest timestamp cannot be true.
+Headers of records are never decoded, because a small batch may have millions of them.
 
 A batch of a few kilobytes may decompress to 128 MiB. So the checks are a generator, which yields after each step of
 some milliseconds. A connection lets others run between the steps, before it hands the request to its handler. Only the
@@ -21,6 +21,7 @@ from ...protocol.records import (
     RecordBatch,
     codec_of,
     decompressing,
+    replace_max_timestamp,
     replace_records,
     split_batches,
 )
@@ -214,21 +215,29 @@ def _validate(
     _check_size(batch, config)
     compresses = config.compression is not None and config.compression is not batch.compression
     if not from_client:
-        return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config) if compresses else records
+        if not compresses:
+            return records
+        return _recompress(batch, batch.body(MAX_DECOMPRESSED_SIZE), config, batch.max_timestamp)
     # The CRC covers the compressed bytes. Damaged bytes must not reach a decompressor.
     _check_header(batch)
     body = yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _decompressing(batch))
     yield from _rejecting(ErrorCode.INVALID_RECORD, checking_lengths(body, batch.count))
     if config.compacted:
         yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_keys(batch, body))
+    max_timestamp = batch.max_timestamp
     # With the append time the broker replaces the timestamps, so the client's may have any value.
     if not config.log_append_time:
-        yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _check_timestamps(batch, body, config, now_ms))
-    if not compresses:
-        return records
-    if len(body) > LARGE:
-        yield True
-    return _recompress(batch, body, config)
+        # Sarama, for example, leaves -1. Kafka computes it for all batches; here only where the header must be wrong,
+        # because to decode the records of all would make the broker slow.
+        if max_timestamp < batch.base_timestamp:
+            max_timestamp = yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, _highest_timestamp(batch, body))
+        checks = _check_timestamps(batch, body, max_timestamp, config, now_ms)
+        yield from _rejecting(ErrorCode.CORRUPT_MESSAGE, checks)
+    if compresses:
+        if len(body) > LARGE:
+            yield True
+        return _recompress(batch, body, config, max_timestamp)
+    return records if max_timestamp == batch.max_timestamp else replace_max_timestamp(records, max_timestamp)
 
 
 def _check_size(batch: RecordBatch, config: TopicConfig) -> None:
@@ -270,7 +279,7 @@ def _decompressing(batch: RecordBatch) -> Generator[None, None, Buffer]:
     return (yield from decompressing(batch.compression, packed, MAX_DECOMPRESSED_SIZE))
 
 
-def _recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
+def _recompress(batch: RecordBatch, body: Buffer, config: TopicConfig, max_timestamp: int) -> bytes:
     """Compress the records of a valid batch with the codec of the topic. Raises RecordsRejected."""
     if batch.producer_id >= 0 and batch.producer_epoch < 0:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} has no epoch")
@@ -278,7 +287,7 @@ def _recompress(batch: RecordBatch, body: Buffer, config: TopicConfig) -> bytes:
         batch,
         body,
         count=batch.count,
-        max_timestamp=batch.max_timestamp,
+        max_timestamp=max_timestamp,
         compression=config.compression or Compression.NONE,
         level=config.compression_level,
     )
@@ -302,14 +311,23 @@ def _check_keys(batch: RecordBatch, body: Buffer) -> Generator[None, None, None]
     _reject(ErrorCode.INVALID_RECORD, reason, errors)
 
 
+def _highest_timestamp(batch: RecordBatch, body: Buffer) -> Generator[None, None, int]:
+    highest = NO_TIMESTAMP
+    for index, record in enumerate(scan(batch, body), 1):
+        highest = max(highest, record.timestamp)
+        if not index % RECORDS_A_STEP:
+            yield
+    return highest
+
+
 def _check_timestamps(
-    batch: RecordBatch, body: Buffer, config: TopicConfig, now_ms: int
+    batch: RecordBatch, body: Buffer, max_timestamp: int, config: TopicConfig, now_ms: int
 ) -> Generator[None, None, None]:
     newest = now_ms + config.timestamp_after_max_ms
     oldest = now_ms - config.timestamp_before_max_ms
     # The header has the highest timestamp, not the lowest. With the default, no timestamp is too old, so most batches
     # need no scan.
-    if batch.max_timestamp <= newest and oldest < 0:
+    if max_timestamp <= newest and oldest < 0:
         return
     errors: list[RecordError] = []
     for index, record in enumerate(scan(batch, body), 1):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ...errors import ErrorCode
 from ...protocol.codec import Buffer
-from ...protocol.records import RecordBatch, encode_batch, rewrite_header
+from ...protocol.records import RecordBatch, encode_batch, max_timestamp_of, rewrite_header
 from ...types import Header
 from ..log.compaction import compact, is_due
 from ..log.files import BrokenLog, LogFiles
@@ -204,7 +204,7 @@ class Partition:
             max_timestamp = append_time
         else:
             data = bytes(rewrite_header(records, first, epoch))
-            max_timestamp = batch.max_timestamp
+            max_timestamp = max_timestamp_of(records)  # the validation may have replaced the client's
         last = first + batch.last_offset_delta
         self._append(StoredBatch(first, last, max_timestamp, epoch, data), batch, now)
         return LogAppendInfo(first, last, append_time, log.start_offset)

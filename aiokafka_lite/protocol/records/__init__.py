@@ -1,7 +1,7 @@
 """Kafka's record formats: batches, compression, and the partition of a key. Pure: bytes in, objects out."""
 
 from .batch import RecordBatch, split_batches
-from .batch_header import HEADER_SIZE, rewrite_header
+from .batch_header import HEADER_SIZE, max_timestamp_of, replace_max_timestamp, rewrite_header
 from .build import BatchBuilder, encode_batch, replace_records
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED,
@@ -35,8 +35,10 @@ __all__ = [
     "decompressing",
     "encode_batch",
     "encode_records",
+    "max_timestamp_of",
     "murmur2",
     "partition_for_key",
+    "replace_max_timestamp",
     "replace_records",
     "rewrite_header",
     "split_batches",

@@ -69,3 +69,21 @@ def rewrite_header(batch: Buffer, base_offset: int, leader_epoch: int, log_appen
     covered = _AFTER_CRC.pack(attributes | LOG_APPEND_TIME, last_offset_delta, base_timestamp, log_append_time, *rest)
     records = view[HEADER_SIZE:]
     return b"".join((before, _CRC.pack(crc32c(records, crc32c(covered))), covered, records))
+
+
+def replace_max_timestamp(batch: Buffer, max_timestamp: int) -> bytes:
+    """Return a copy of a complete batch of format v2 with this highest timestamp, and a new checksum."""
+    view = memoryview(batch)
+    base_offset, length, epoch, magic, _, attributes, last_offset_delta, base_timestamp, _, *rest = HEADER.unpack_from(
+        view
+    )
+    before = _BEFORE_CRC.pack(base_offset, length, epoch, magic)
+    covered = _AFTER_CRC.pack(attributes, last_offset_delta, base_timestamp, max_timestamp, *rest)
+    records = view[HEADER_SIZE:]
+    return b"".join((before, _CRC.pack(crc32c(records, crc32c(covered))), covered, records))
+
+
+def max_timestamp_of(batch: Buffer) -> int:
+    """Return the highest timestamp, in milliseconds, that the header of a batch of format v2 has."""
+    max_timestamp: int = HEADER.unpack_from(batch)[8]
+    return max_timestamp

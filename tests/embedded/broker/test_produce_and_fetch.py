@@ -20,7 +20,8 @@ from aiokafka_lite.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
-from aiokafka_lite.protocol.records import split_batches
+from aiokafka_lite.protocol.records import replace_max_timestamp, split_batches
+from aiokafka_lite.types import Compression
 from tests.embedded.broker.raw_client import Peer, fetch_request, produce_request
 from tests.pure.embedded.batches import produced
 from tests.virtual import in_virtual_time
@@ -235,6 +236,35 @@ async def test_the_highest_of_no_timestamps_is_that_of_the_first_record(one: Emb
         answer = await peer.offset("t", -3)
     assert (empty.offset, empty.timestamp, empty.leader_epoch) == (-1, -1, -1)
     assert (answer.offset, answer.timestamp, answer.leader_epoch) == (0, -1, 0)
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("topic_compression", ["producer", "gzip"])
+async def test_a_missing_maximum_timestamp_is_computed_so_that_no_fresh_record_expires(
+    one: EmbeddedCluster, compression: Compression, topic_compression: str
+) -> None:
+    """Sarama leaves -1 in the header of a batch. Kafka stores the highest timestamp of the records."""
+    await one.create_topic("t", configs={"compression.type": topic_compression})
+    now = int(time.time() * 1000)
+    batch = replace_max_timestamp(produced(b"a", b"b", timestamp=now, compression=compression), -1)
+    async with Peer(one) as peer:
+        assert (await peer.produce("t", batch)).error_code == ErrorCode.NONE
+        one.clean_up()
+        answer = await peer.fetch("t", 0)
+        assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NONE, 0)
+        (stored,) = split_batches(answer.records or b"")
+        assert (stored.max_timestamp, stored.count) == (now + 1, 2)
+        stored.verify_crc()
+        first = await peer.offset("t", now)
+        assert (first.offset, first.timestamp) == (0, now)
+
+
+async def test_a_record_of_the_future_is_refused_whatever_the_header_says(one: EmbeddedCluster) -> None:
+    await one.create_topic("t")
+    late = int(time.time() * 1000) + 2 * 3_600_000
+    async with Peer(one) as peer:
+        answer = await peer.produce("t", replace_max_timestamp(produced(b"a", timestamp=late), -1))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("version", range(1, 12))

@@ -134,6 +134,7 @@ BAD: dict[str, Callable[[Random], bytes]] = {
     "one record in the far future": lambda random: encode_batch(
         [*records(random, 2, keyed=True), (FAR_FUTURE, b"key", b"value", ())], compression=random.choice(CODECS)
     ),
+    "maximum timestamp missing": lambda random: patched(good(random), 35, struct.pack(">q", -1)),
     "no timestamp": lambda random: encode_batch([(-1, b"key", b"value", ())]),
     "offset deltas with gaps": lambda random: encode_batch(
         records(random, 2, keyed=True), offset_deltas=[0, 3], compression=random.choice(CODECS)
@@ -154,7 +155,8 @@ BAD: dict[str, Callable[[Random], bytes]] = {
 """By name: batches that a broker has to refuse, or to accept without harm.
 
 Two kinds are left out. Kafka 4.3.1 never answers a request with null records. And Kafka reads every batch, so it
-corrects a wrong maximum timestamp, or an append time that no broker set. The embedded broker trusts the header."""
+corrects any wrong maximum timestamp, or an append time that no broker set. The embedded broker corrects a maximum below
+the first timestamp, as Sarama sends it, and trusts the header otherwise."""
 
 ALONE = frozenset({"unknown compression"})
 """In some versions, Kafka fails the whole request because of these, so no other batch is sent with them."""
