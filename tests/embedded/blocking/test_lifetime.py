@@ -179,19 +179,24 @@ def test_an_error_about_another_reader_speaks_of_threads() -> None:
 
 
 RECORDS = 60
+
+
+def polling(reader: Any) -> Callable[[], Any]:
+    return lambda: reader.poll(1, DEADLINE)
+
+
 READS: dict[str, Callable[[Consumer[bytes, bytes], TopicPartition], Callable[[], Any]]] = {
-    "poll": lambda consumer, _: functools.partial(consumer.poll, 1, DEADLINE),
+    "poll": lambda consumer, _: polling(consumer),
     "next": lambda consumer, _: consumer.__next__,
     "partition": lambda consumer, partition: consumer.partition(*partition).__next__,
-    "poll of a partition": lambda consumer, partition: functools.partial(
-        consumer.partition(*partition).poll, 1, DEADLINE
-    ),
+    "poll of a partition": lambda consumer, partition: polling(consumer.partition(*partition)),
     "batches": lambda consumer, _: consumer.batches(1).__next__,
     "to_arrow": lambda consumer, _: consumer.batches(1).to_arrow(["value"]).__next__,
     "read_until": lambda consumer, partition: consumer.read_until({partition: RECORDS}, max_records=1).__next__,
 }
-"""Makes the call that reads the next record. An interrupt between a read and its caller loses what was read, so none of
-these has code behind the read."""
+"""Makes the call that reads the next record. An interrupt between a read and its caller loses what was read. So none of
+these has code behind the read, and none is a function in C, such as ``functools.partial``: when such a one returns,
+Python looks for signals, which it does not when a function in Python returns."""
 
 
 def values_of(item: Any) -> list[bytes | None]:
@@ -212,7 +217,7 @@ def test_interrupted_reads_leave_no_gap(server: EmbeddedKafkaServer, topic: str,
         producer.send_many(topic, written, partition=0)
     values: list[bytes | None] = []
     interrupts = 0
-    delays = itertools.cycle(2e-6 * 1.5**number for number in range(24))  # to 22 ms: before a read, in it, and behind it
+    delays = itertools.cycle(2e-6 * 1.5**number for number in range(24))  # to 22 ms: before, in and behind a read
     with Consumer(server.bootstrap_servers, fetch_max_wait=0.01) as consumer:
         consumer.assign([partition])
         consumer.seek_to_beginning()
