@@ -30,7 +30,6 @@ from ..protocol.records import RecordLists
 from ..settings.producer import ProducerConfig
 from ..types import Header
 from .batch import BatchFactories, ProducerBatch
-from .compressor import Compressor
 from .delivery import BatchResult, FailureLog
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
@@ -82,7 +81,7 @@ class Accumulator:
         batches: BatchFactories,
         load: Counter[int],
         ids: ProducerIds | None,
-        compressor: Compressor,
+        compress: Callable[[PartitionProducer, ProducerBatch], bool],
         spawn: Spawn,
     ) -> None:
         self.topics: dict[str, TopicProducer] = {}
@@ -106,7 +105,7 @@ class Accumulator:
             depth=config.max_in_flight_requests_per_connection,
             make_backoff=client.retry_backoff,
             now=timers.now,
-            compress=compressor.start,
+            compress=compress,
         )
         self._next_sweep = 0.0
 

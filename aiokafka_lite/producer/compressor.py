@@ -10,33 +10,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ..aio.calculations import Calculations
 from .batch import ProducerBatch
 from .dispatch import Dispatcher
 from .partition import PartitionProducer
 from .timers import Timers
 
-if TYPE_CHECKING:
-    from ..aio.calculations import Calculations
-
 
 class Compressor:
-    """Compresses the large batches of a producer. Without large batches, it has no thread."""
+    """Compresses the large batches of a producer."""
 
     def __init__(self, dispatcher: Dispatcher, timers: Timers) -> None:
         self._dispatcher = dispatcher
         self._timers = timers
-        self._calculations: Calculations | None = None
+        self._calculations = Calculations("aiokafka-lite-compression")
 
     def start(self, partition: PartitionProducer, batch: ProducerBatch) -> bool:
         """Begin to compress a sealed batch. False if no thread can be started: then its request compresses it."""
         if self._timers.stopped:
             return False
-        if self._calculations is None:
-            from ..aio.calculations import Calculations  # imported here: few producers have large batches
-
-            self._calculations = Calculations("aiokafka-lite-compression")
         try:
             compressed = self._calculations.start(partial(_compress, batch, batch.builder.packing()))
         except RuntimeError:
@@ -53,8 +46,7 @@ class Compressor:
 
     def end(self) -> None:
         """Start no more compressions. Those that run are left alone: they end by themselves, and change nothing."""
-        if self._calculations is not None:
-            self._calculations.end()
+        self._calculations.end()
 
 
 def _compress(batch: ProducerBatch, packing: Callable[[], bytearray]) -> bytearray | None:

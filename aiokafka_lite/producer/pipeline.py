@@ -33,7 +33,6 @@ from .admission import Admission
 from .answers import Answers
 from .batch import BatchFactories
 from .buffer_memory import BufferMemory
-from .compressor import Compressor
 from .counters import ProducerCounters
 from .delivery import FailureLog, settled
 from .dispatch import Dispatcher, ReadyQueue
@@ -50,7 +49,10 @@ if TYPE_CHECKING:
     from ..cluster.metrics import ClientMetrics
     from .accept.arrow import ArrowAcceptor
     from .accept.many import ManyAcceptor
+    from .batch import ProducerBatch
+    from .compressor import Compressor
     from .metrics import ProducerMetrics
+    from .partition import PartitionProducer
     from .transactions.transactions import TransactionManager
 
 logger = logging.getLogger(__name__)
@@ -94,7 +96,7 @@ class Pipeline:
         requests = ProduceRequests(client, config, batches, self.counters, transactional_ids)
         context = SenderContext(client, config, self._dispatcher, answers, requests, self._timers)
         self.senders: Senders = Senders(context, load, self._spawn_sender)
-        self._compressor = Compressor(self._dispatcher, self._timers)
+        self._compressor: Compressor | None = None  # few producers have large batches
         self.accumulator: Accumulator = Accumulator(
             client,
             config,
@@ -106,7 +108,7 @@ class Pipeline:
             batches=batches,
             load=load,
             ids=self.ids,
-            compressor=self._compressor,
+            compress=self._compress,
             spawn=self._spawn,
         )
         self.memory: BufferMemory = BufferMemory(budget, config.max_block, service, self.accumulator.flush)
@@ -218,7 +220,15 @@ class Pipeline:
         self.accumulator.fail_pending(error, log)
         self.settlement.end(error, log)
         self._failures.end()
-        self._compressor.end()
+        if self._compressor is not None:
+            self._compressor.end()
+
+    def _compress(self, partition: PartitionProducer, batch: ProducerBatch) -> bool:
+        if self._compressor is None:
+            from .compressor import Compressor
+
+            self._compressor = Compressor(self._dispatcher, self._timers)
+        return self._compressor.start(partition, batch)
 
     def _request_id(self) -> None:
         """Request a producer id: before the first batch, and again when all epochs of an id are used up."""
