@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -44,6 +46,43 @@ async def test_the_end_cancels_what_has_not_begun_and_waits_for_nothing(monkeypa
     assert not runs.done()
     released.set()
     assert await runs
+
+
+async def test_a_function_without_a_thread_is_not_kept_and_a_later_one_runs() -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def function() -> threading.Thread:
+        return threading.current_thread()
+
+    calculations = Calculations("test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            calculations.start(function)
+    reference = weakref.ref(function)
+    del function
+    gc.collect()
+    assert reference() is None
+    assert await calculations.start(threading.current_thread) is not threading.main_thread()
+    calculations.end()
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            calculations.start(fails)
+
+
+async def test_an_error_that_no_caller_asks_for_is_not_logged() -> None:
+    released = threading.Event()
+
+    def fails_late() -> None:
+        released.wait(DEADLINE)
+        fails()
+
+    calculations = Calculations("test")
+    result = calculations.start(fails_late)
+    calculations.end()
+    released.set()
+    await asyncio.wait([result])  # the fixture ``nothing_left_behind`` sees what asyncio logs
 
 
 @in_virtual_time
