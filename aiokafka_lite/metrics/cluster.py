@@ -176,7 +176,7 @@ class ClusterWatch:
             *_topic_families(topics, starts, ends),
             *(_partition_families(starts, ends) if self._by_partition else ()),
             self._topic_info(topics, settings),
-            *await self._disk_families(set(names)),
+            *await self._disk_families(topics),
             *self._group_families(await self._lags(), now),
             *await self._share_families(),
         ]
@@ -240,11 +240,15 @@ class ClusterWatch:
             lags: dict[tuple[str, ...], int] = {}
             offsets: dict[tuple[str, ...], int] = {}
             ages: dict[tuple[str, ...], float] = {}
+            incomplete: set[tuple[str, ...]] = set()
             for item in group.partitions:
                 topic, number = item.partition
-                if item.lag is None or item.committed is None or not self._topics.fullmatch(topic):
+                if item.committed is None or not self._topics.fullmatch(topic):
                     continue
                 labels = (group.group_id, topic, str(number))[: len(names)]
+                if item.lag is None:  # without a leader, or the offset is no position in the log
+                    incomplete.add(labels)
+                    continue
                 lags[labels] = lags.get(labels, 0) + item.lag
                 offsets[labels] = offsets.get(labels, 0) + item.committed
                 age = self._end_times.age(item.partition, item.committed, now) if item.lag else 0.0
@@ -252,7 +256,8 @@ class ClusterWatch:
                     ages[labels] = max(ages.get(labels, 0.0), age)
             for labels, lag in lags.items():
                 records.add(lag, *labels)
-                committed.add(offsets[labels], *labels)
+                if labels not in incomplete:  # a lower sum would look like a group that went back
+                    committed.add(offsets[labels], *labels)
             for labels, age in ages.items():  # none for an unknown age, because 0 would say that there is no lag
                 seconds.add(age, *labels)
         return [records, seconds, committed, members, idle, owners, owned, states]
@@ -278,7 +283,7 @@ class ClusterWatch:
             records.add(lag, *labels)
         return [records]
 
-    async def _disk_families(self, names: Collection[str]) -> list[Family]:
+    async def _disk_families(self, topics: Iterable[TopicDescription]) -> list[Family]:
         of_topics = Family("kafka_topic_log_bytes", "Bytes of all replicas of a topic.", ("topic",))
         sizes = Family("kafka_broker_log_bytes", "Bytes of all replicas of a broker.", ("broker",))
         offline = Family("kafka_broker_log_dirs_offline", "Log directories that are offline.", ("broker",))
@@ -294,7 +299,12 @@ class ClusterWatch:
         every = [directory for directories in listed.values() for directory in directories]
         all_listed = len(listed) == len(answered.done) + len(answered.failed)
         if all_listed and all(directory.error is None for directory in every):  # or a sum would be too low
-            by_topic = dict.fromkeys(sorted(names), 0)
+            # A broker that is down is not asked.
+            by_topic = {
+                topic.name: 0
+                for topic in topics
+                if listed.keys() >= {replica for item in topic.partitions for replica in item.replicas}
+            }
             for replica in (replica for directory in every for replica in directory.replicas):
                 if replica.partition.topic in by_topic:
                     by_topic[replica.partition.topic] += replica.size

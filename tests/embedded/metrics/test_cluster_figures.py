@@ -253,6 +253,29 @@ async def test_sums_are_missing_where_a_broker_with_a_part_of_them_is_down() -> 
     assert len(figures["kafka_partition_end_offset"]) == len(figures["kafka_partition_start_offset"]) == 1
     assert figures["kafka_topic_start_offsets"] == figures["kafka_topic_end_offsets"] == {}
     assert figures["kafka_broker_log_bytes"] == {("1",): 0}
+    assert figures["kafka_topic_log_bytes"] == {}
+
+
+async def test_committed_offsets_have_no_lower_sum_while_a_partition_has_no_leader() -> None:
+    async with EmbeddedCluster(brokers=2, tcp=False, seed=1) as cluster:
+        await cluster.create_topic("orders", 2)
+        async with Admin(cluster.bootstrap_servers, connector=cluster.connector, api_timeout=5.0) as admin:
+            await admin.groups.alter_offsets("billing", {ORDERS: 0, TopicPartition("orders", 1): 0})
+            coordinator = (await admin.groups.describe("billing"))["billing"].coordinator
+            assert coordinator is not None
+            (lost,) = {1, 2} - {coordinator.node_id}
+            async with Producer(cluster.bootstrap_servers, connector=cluster.connector) as producer:
+                for number in range(2):
+                    await producer.send_many("orders", [b"x"] * 10, partition=number)
+            await admin.groups.alter_offsets("billing", {ORDERS: 3, TopicPartition("orders", 1): 4})
+            watch = watch_of(admin)
+            assert await watch.look() is None
+            assert values(watch)["kafka_group_committed_offsets"] == {("billing", "orders"): 7}
+            await cluster.stop(lost)
+            assert await watch.look() is None
+            figures = values(watch)
+    assert figures["kafka_topic_partitions_without_leader"] == {("orders",): 1}
+    assert figures["kafka_group_committed_offsets"] == {}
 
 
 async def test_patterns_and_the_limit_bound_the_series() -> None:
