@@ -6,12 +6,16 @@ concerned, or None. An attribute ``pending``, a function of the history, says wh
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from .history import History, Written
+
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"| \(start \d+\)|0x[0-9a-f]+|\d+(\.\d+)?")
+"""The parts of a sentence that name one record, process, partition, offset, time or count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +27,8 @@ class Broken:
 
     @property
     def symptom(self) -> str:
-        """The beginning of the sentence, which is the same for other records."""
-        return self.text.partition("'")[0]
+        """The sentence without names in quotes and numbers: the same for other records, processes and times."""
+        return _VARIES.sub("", self.text)
 
 
 Check: TypeAlias = Callable[[History], str | Broken | None]
@@ -63,7 +67,13 @@ class processed_at_least_once:  # noqa: N801 - it reads as a function, as the ot
             return None
         identity = missing.message.identity
         what = f"has no effect {self.effect!r}" if self.effect else "has no effect and no output record"
-        return Broken(f"{identity!r} was written to {missing.message.topic} but {what}", identity)
+        text = f"{identity!r} was written to {missing.message.topic} but {what}"
+        for effect in history.effects:
+            if effect.id == identity and effect.key_used_by and self._selects(effect.name):
+                key = f"the idempotence key {effect.idempotence_key!r}"
+                text += f": {effect.name!r} was ignored, because {effect.key_used_by!r} had used {key}"
+                break
+        return Broken(text, identity)
 
 
 def processed_at_most_once(effect: str | None = None) -> Check:

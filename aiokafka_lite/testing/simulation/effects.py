@@ -22,8 +22,8 @@ class EffectFaults:
         self.random = random
         self.slow: list[float] = []
         self.failing: list[Outcome] = []
-        self.done: dict[tuple[str, str], None] = {}
-        """The idempotence keys of the effects that happened."""
+        self.done: dict[tuple[str, str], str] = {}
+        """The idempotence keys of the effects that happened, with the ids of their records."""
         self.down_until = 0.0
         """The loop's time at which the last outage is over."""
 

@@ -34,7 +34,11 @@ _APPLIED = (Outcome.DONE, Outcome.UNKNOWN)
 
 @dataclass(slots=True)
 class Effect:
-    """An effect outside Kafka: ``name`` of the record ``id``, by the process ``process``."""
+    """An effect outside Kafka: ``name`` of the record ``id``, by the process ``process``.
+
+    ``key_used_by`` is the id of another record whose effect had the same idempotence key before, so this one was
+    ignored.
+    """
 
     at: float
     process: str
@@ -42,6 +46,8 @@ class Effect:
     id: str
     outcome: Outcome = Outcome.RUNS
     ended_at: float | None = None
+    idempotence_key: str | None = None
+    key_used_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

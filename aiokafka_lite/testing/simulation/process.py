@@ -196,7 +196,7 @@ class Process:
         """Do an effect, with the faults that are due."""
         faults, loop = self._faults, asyncio.get_running_loop()
         self._refuse_if_dead()
-        effect = Effect(loop.time(), self.name, name, message)
+        effect = Effect(loop.time(), self.name, name, message, idempotence_key=idempotence_key)
         self._history.effects.append(effect)
         try:
             await asyncio.sleep(faults.next_duration())
@@ -207,9 +207,11 @@ class Process:
                 raise EffectFailed(f"{name} of {message} failed")
             if idempotence_key is not None and (name, idempotence_key) in faults.done:
                 effect.outcome = Outcome.REPEATED
+                first = faults.done[name, idempotence_key]
+                effect.key_used_by = "" if first == message else first
                 return
             if idempotence_key is not None:
-                faults.done[name, idempotence_key] = None
+                faults.done[name, idempotence_key] = message
             effect.outcome = Outcome.DONE if failure is None else Outcome.UNKNOWN
         finally:
             effect.ended_at = loop.time()

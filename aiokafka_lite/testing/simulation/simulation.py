@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from typing import Any
 
@@ -28,6 +29,14 @@ MOST_LINES = 40
 RUNS_KEPT = 250
 """Runs whose remains may be in memory, some 0.5 MB each. To free them takes 7 % of the time, so the usual 200 seeds do
 not."""
+
+
+class Rank(Enum):
+    """What a line of a timeline is about, the most important first."""
+
+    RECORD = "the record"
+    COMMIT = "a commit behind the record"
+    OTHER = "a process or a fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +155,7 @@ def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
     assert result.broken is not None
     lines = [result.broken.text, "", f"seed {seed} (found after {count} seeds), with these faults:"]
     lines += [f"  {at:8.3f} s {describe(step)}" for at, step in zip(times(steps), steps, strict=True)] or ["  none"]
-    timeline = _timeline(result, result.broken.id)
-    if len(timeline) > MOST_LINES:
-        timeline = [*timeline[: MOST_LINES // 2], "           ...", *timeline[-MOST_LINES // 2 :]]
+    timeline = _shortened(_timeline(result, result.broken.id))
     lines += ["", f"what happened to {result.broken.id!r}:" if result.broken.id else "what happened:", *timeline]
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     repeat = f"pytest '{test}'" if test else "python your_test.py, or simulate(..., seeds=[" + f"{seed}])"
@@ -156,39 +163,62 @@ def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
     return lines
 
 
-def _timeline(result: Run, identity: str) -> list[str]:
+def _shortened(timeline: list[tuple[Rank, str]]) -> list[str]:
+    """Return at most ``MOST_LINES`` lines, of the lower ranks first; of a rank, the first and the last ones."""
+    kept: set[int] = set()
+    for rank in Rank:
+        places = [place for place, (of, _) in enumerate(timeline) if of is rank]
+        room = MOST_LINES - len(kept)
+        if len(places) > room:
+            places = places[: room - room // 2] + places[len(places) - room // 2 :]
+        kept.update(places)
+    lines: list[str] = []
+    for place, (_, line) in enumerate(timeline):
+        if place in kept:
+            lines.append(line)
+        elif place == 0 or place - 1 in kept:
+            lines.append("           ...")
+    return lines
+
+
+def _timeline(result: Run, identity: str) -> list[tuple[Rank, str]]:
     """Return the events of a record, and those of the processes, in the order of their times."""
     history = result.history
-    lines: list[tuple[float, str]] = []
+    lines: list[tuple[float, Rank, str]] = []
     written = history.written.get(identity)
     if written is not None:
         lines += _of_written(written, result)
     for effect in history.effects:
         if effect.id == identity:
-            lines.append((effect.at, f"{effect.process} begins the effect {effect.name!r}"))
+            lines.append((effect.at, Rank.RECORD, f"{effect.process} begins the effect {effect.name!r}"))
             if effect.ended_at is not None:
-                lines.append((effect.ended_at, f"the effect {effect.name!r}: {effect.outcome.value}"))
+                end = f"the effect {effect.name!r}: {effect.outcome.value}"
+                if effect.key_used_by:
+                    end += f" {effect.idempotence_key!r}, which {effect.key_used_by!r} had used"
+                lines.append((effect.ended_at, Rank.RECORD, end))
     for change in history.rows:
         if identity and identity in history.ids_in(str(change.key), str(change.row)):
             what = "deletes" if change.row is None else "writes"
-            lines.append((change.at, f"{change.process} commits that it {what} the row {change.table}[{change.key!r}]"))
+            text = f"{change.process} commits that it {what} the row {change.table}[{change.key!r}]"
+            lines.append((change.at, Rank.RECORD, text))
     for topic, record in history.outputs_that_mention().get(identity, ()):
         # A jump of the clock moves it.
-        lines.append((record.timestamp / 1000 - EPOCH, f"{topic}-{record.partition} has a record of it"))
-    starts = [(event.at, event.text) for event in history.events if event.text.endswith(" starts")]
-    others = [(event.at, event.text) for event in history.events if not event.text.endswith(" starts")]
+        at = record.timestamp / 1000 - EPOCH
+        lines.append((at, Rank.RECORD, f"{topic}-{record.partition} has a record of it"))
+    starts = [(event.at, Rank.OTHER, event.text) for event in history.events if event.text.endswith(" starts")]
+    others = [(event.at, Rank.OTHER, event.text) for event in history.events if not event.text.endswith(" starts")]
     # At the same time, a process starts first, and ends last.
     lines = sorted([*starts, *lines, *others], key=lambda line: line[0])
-    return [f"  {at:8.3f} s {text}" for at, text in dict.fromkeys(lines)]
+    return [(rank, f"  {at:8.3f} s {text}") for at, rank, text in dict.fromkeys(lines)]
 
 
-def _of_written(written: Written, result: Run) -> list[tuple[float, str]]:
+def _of_written(written: Written, result: Run) -> list[tuple[float, Rank, str]]:
     """Return when a record was written, to whom it was sent, and the commits behind it."""
     place = f"{written.message.topic}-{written.partition}"
-    lines = [(written.at, f"it is written to {place} at offset {written.offset}")]
-    lines += [(at, f"it is sent to {process}") for at, process in result.requests.deliveries(written)]
+    lines = [(written.at, Rank.RECORD, f"it is written to {place} at offset {written.offset}")]
+    lines += [(at, Rank.RECORD, f"it is sent to {process}") for at, process in result.requests.deliveries(written)]
     for commit in result.history.commits:
         if f"{commit.topic}-{commit.partition}" == place and commit.offset > written.offset:
             what = f"{commit.process} commits {place} up to {commit.offset}"
-            lines.append((commit.at, f"{what}, refused: {commit.refusal}" if commit.refusal else what))
+            lines.append((commit.at, Rank.COMMIT, f"{what}, refused: {commit.refusal}" if commit.refusal else what))
     return lines
