@@ -273,6 +273,8 @@ class Answers:
             return
         from .split import halves  # imported here: few batches are too large
 
+        # Also a batch that an earlier attempt may have written: a broker refuses the size before it appends, so the
+        # earlier attempt was refused as well, unless the limit was lowered meanwhile.
         # One outage per topic, not per batch: the setting is wrong for all of them.
         error = error_for(ErrorCode.MESSAGE_TOO_LARGE, f"splitting {batch!r}, which is too large for the broker")
         advice = "%s; lower batch_size; further cases for this topic are logged at DEBUG"

@@ -1,8 +1,8 @@
 """Compresses large batches beside the event loop, all partitions concurrently.
 
-Rule: a batch that is being compressed is unsent, and its partition waits for it (``ProducerBatch.compressing``). So
-whatever happens to unsent batches meanwhile, a new leader, an expiry, an abort or the end, happens to it as to others.
-A result that comes after that is dropped.
+Rule: a batch that is being compressed has no sequence numbers and is in no request, and its partition waits for it
+(``ProducerBatch.compressing``). So whatever happens to such batches meanwhile, a new leader, an expiry, an abort or the
+end, happens to it as to others. A result that comes after that is dropped.
 """
 
 from __future__ import annotations
