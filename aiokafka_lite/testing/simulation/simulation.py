@@ -27,8 +27,8 @@ SEED_VARIABLE = "KAFKA_SIMULATION_SEED"
 """The environment variable with the one seed that ``simulate`` runs, to repeat a failure."""
 MOST_LINES = 40
 RUNS_KEPT = 250
-"""Runs whose remains may be in memory, some 0.5 MB each. To free them takes 7 % of the time, so the usual 200 seeds do
-not."""
+"""Runs whose remains may be in memory, some 0.5 MB each, or 1 MB with all faults. To free them takes a seventh of the
+time, so the usual 200 seeds do not."""
 
 
 class Rank(Enum):
