@@ -263,9 +263,7 @@ class BrokerNode:
                 for listener in self.listeners.values():
                     context = self._cluster.security.server_context(listener.name) if listener.uses_tls else None
                     new_stream = partial(self.clients.new_stream, listener)
-                    await listener.open(
-                        new_stream, context, f"broker {self.node_id}", self._cluster.spawn, self.clients.closings
-                    )
+                    await listener.open(new_stream, context, f"broker {self.node_id}", self.clients.closings)
             except BaseException:  # a cancellation, too
                 self._close_listeners()
                 raise

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from ...aio import forks, local_ports
+from ...aio import forks, local_ports, servers
 
 HOST = "127.0.0.1"
 LARGEST_HEAD = 64 * 1024
@@ -107,9 +107,11 @@ class HttpServer:
         if server is None:
             return
         local_ports.closed(HOST, self._port)
-        server.close()
-        for transport in list(self._connections):
-            transport.abort()
+        try:
+            await servers.close(server)
+        finally:
+            for transport in list(self._connections):
+                transport.abort()
         await server.wait_closed()
 
 

@@ -11,8 +11,8 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
-from ...aio import forks, local_ports
-from ...errors import ConfigurationError, IllegalStateError
+from ...aio import forks, local_ports, servers
+from ...errors import ConfigurationError
 from ..closing_log import ClosingLog
 
 logger = logging.getLogger(__name__)
@@ -40,30 +40,24 @@ class _Tls(SSLProtocol):
 class _Handshake(asyncio.Protocol):
     """Accepts a connection with TLS. ``new_stream`` makes its stream, which gets the transport after the handshake.
 
-    asyncio's own server would run the handshake in a task that nothing ends when the cluster closes.
+    asyncio's own server would run the handshake in a task that nothing ends when the cluster closes. So the handshake
+    is in ``handshakes`` until it has ended, with the transport below it.
     """
 
     def __init__(
         self,
         new_stream: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext,
-        spawn: Spawn,
+        handshakes: dict[asyncio.Future[None], asyncio.Transport],
         closings: ClosingLog,
     ) -> None:
-        self._closings = closings
         self._new_stream = new_stream
         self._context = context
-        self._spawn = spawn
+        self._handshakes = handshakes
+        self._closings = closings
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         accepted = cast(asyncio.Transport, transport)
-        accepted.pause_reading()  # the first bytes belong to the handshake
-        try:
-            self._spawn(lambda: self._run(accepted), f"TLS handshake with {accepted.get_extra_info('peername')}")
-        except IllegalStateError:
-            accepted.abort()
-
-    async def _run(self, accepted: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
         handshake: asyncio.Future[None] = loop.create_future()
         try:
@@ -78,19 +72,20 @@ class _Handshake(asyncio.Protocol):
             )
             accepted.set_protocol(encrypted)
             encrypted.connection_made(accepted)
-            accepted.resume_reading()
-            await handshake
-        except OSError as error:
-            self._closings.closed(f"client {accepted.get_extra_info('peername')}", f"the TLS handshake failed: {error}")
-            return
         except Exception:
             # A defect of the embedded broker. It must not end the other connections.
             logger.exception("a TLS handshake with %s failed", accepted.get_extra_info("peername"))
             accepted.abort()
             return
-        except BaseException:
+        self._handshakes[handshake] = accepted
+        handshake.add_done_callback(self._ended)
+
+    def _ended(self, handshake: asyncio.Future[None]) -> None:
+        accepted = self._handshakes.pop(handshake)
+        if handshake.cancelled():
             accepted.abort()
-            raise
+        elif error := handshake.exception():
+            self._closings.closed(f"client {accepted.get_extra_info('peername')}", f"the TLS handshake failed: {error}")
 
 
 def _reason(number: int) -> str:
@@ -107,6 +102,8 @@ class Listener:
         self.host = host
         self.port: int = port
         self._server: asyncio.Server | None = None
+        self._closing: asyncio.Server | None = None  # until the next turn of the event loop
+        self._handshakes: dict[asyncio.Future[None], asyncio.Transport] = {}
 
     def __repr__(self) -> str:
         return f"<Listener {self.name}://{self.host}:{self.port}>"
@@ -124,12 +121,18 @@ class Listener:
         new_stream: Callable[[], asyncio.BaseProtocol],
         ssl_context: ssl.SSLContext | None,
         owner: str,
-        spawn: Spawn,
         closings: ClosingLog,
     ) -> None:
         """Accept connections, on the same port as before. Raises ConfigurationError if the port cannot be used."""
         loop = asyncio.get_running_loop()
-        accept = new_stream if ssl_context is None else lambda: _Handshake(new_stream, ssl_context, spawn, closings)
+        if self._closing is not None:
+            await asyncio.sleep(0)
+        assert self._closing is None, "the port is released before it is used again"
+        accept = (
+            new_stream
+            if ssl_context is None
+            else (lambda: _Handshake(new_stream, ssl_context, self._handshakes, closings))
+        )
         try:
             # If this call also started to serve, it would lose the open port when it is cancelled.
             self._server = await loop.create_server(accept, self.host, self.port, backlog=1024, start_serving=False)
@@ -148,8 +151,15 @@ class Listener:
             forks.detach_server(self._server)
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Accept no more connections, and end the handshakes. The port is free in the next turn of the event loop."""
         if self._server is not None:
             local_ports.closed(self.host, self.port)
-            self._server.close()
-            self._server = None
+            self._closing, self._server = self._server, None
+            servers.stop_accepting(self._closing)
+            asyncio.get_running_loop().call_soon(self._release_port, self._closing)
+        for handshake in list(self._handshakes):
+            handshake.cancel()
+
+    def _release_port(self, server: asyncio.Server) -> None:
+        server.close()
+        self._closing = None

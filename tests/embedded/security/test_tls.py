@@ -21,7 +21,7 @@ from aiokafka_lite.embedded.security.certificates import distinguished_name
 from aiokafka_lite.embedded.settings.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
 from aiokafka_lite.settings.client import ClientConfig
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 USERS = {"alice": "alice-secret"}
 
@@ -85,10 +85,9 @@ async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster() -> Non
     async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
         reader, writer = await asyncio.open_connection("127.0.0.1", cluster.nodes[1].port)
         async with Admin(**cluster.client_settings()):
-            tasks = asyncio.all_tasks()
-    assert [task for task in tasks if "handshake" in task.get_name()]
-    assert [task for task in asyncio.all_tasks() if "handshake" in task.get_name()] == []
-    assert await reader.read() == b""
+            pass  # the broker has accepted the connection before this one
+    async with asyncio.timeout(DEADLINE):
+        assert await reader.read() == b""
     writer.close()
 
 
@@ -98,16 +97,14 @@ async def test_a_failure_before_a_handshake_ends_its_connection_alone() -> None:
 
     listener = Listener("SSL", "127.0.0.1", 0)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    async with asyncio.TaskGroup() as group:
-        closings = ClosingLog(1, asyncio.get_running_loop().time)
-        await listener.open(fails, context, "broker 1", lambda run, name: group.create_task(run(), name=name), closings)
-        try:
-            reader, writer = await asyncio.open_connection(listener.host, listener.port)
-            with suppress(ConnectionResetError):
-                assert await reader.read() == b""
-            writer.close()
-        finally:
-            listener.close()
+    await listener.open(fails, context, "broker 1", ClosingLog(1, asyncio.get_running_loop().time))
+    try:
+        reader, writer = await asyncio.open_connection(listener.host, listener.port)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+    finally:
+        listener.close()
 
 
 async def test_a_connection_with_tls_takes_less_than_a_hundred_kilobytes() -> None:
