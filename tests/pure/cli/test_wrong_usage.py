@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("typer")
 
 from aiokafka_lite.cli import main
-from aiokafka_lite.cli.commands import _wrong_usage
+from aiokafka_lite.cli.terminal.wrong_usage import text_of
 
 WRONG = [
     (("produce", "orders", "--prot", "1"), "--prot"),
@@ -23,6 +23,14 @@ WRONG = [
     (("consume", "orders", "--partition", "one"), "'one'"),
     (("groups", "reset-offsets", "g", "--to-earliest"), "no such option --to-earliest; use --to earliest; see"),
     (("topics", "create", "t", "--replication-factor", "3"), "no such option --replication-factor; use --replicas;"),
+    (
+        ("-b", "a:9092", "topics", "list"),
+        "no such option -b here; options follow the command, as in aiokafka-lite COMMAND",
+    ),
+    (
+        ("topics", "--json", "list"),
+        "no such option --json here; options follow the command, as in aiokafka-lite topics COM",
+    ),
     (("consume", "--topic", "orders"), "no such option --topic; give the name without an option"),
     (("consume", "orders", "--from-beginning"), "use --from earliest"),
     (("configs", "alter", "topic", "t", "--add-config", "a=b"), "use --set"),
@@ -80,7 +88,7 @@ def test_an_unknown_command_of_a_later_click_is_named() -> None:
         def format_message(self) -> str:
             return "No such command 'lst'."
 
-    assert _wrong_usage(NoSuchCommand()) == "No such command 'lst'"
+    assert text_of(NoSuchCommand()) == "No such command 'lst'"
 
 
 SECRET = "S3CR3T-xyz"
