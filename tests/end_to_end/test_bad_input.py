@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka_lite import ConfigurationError, Consumer, Producer, TopicPartition
+from aiokafka_lite.aio import servers
 from aiokafka_lite.errors import IllegalStateError, InvalidTopic, RecordTooLarge, SerializationError, UnknownTopic
 from aiokafka_lite.testing.ports import free_port
 from tests.end_to_end.conftest import Kafka
@@ -45,7 +46,7 @@ async def a_server_that(answer: Answer) -> AsyncIterator[str]:
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        server.close()
+        await servers.close(server)
         for task in list(handlers):
             task.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)

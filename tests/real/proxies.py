@@ -13,6 +13,8 @@ import sys
 from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Literal
 
+from aiokafka_lite.aio import servers
+
 _PROGRAM = """
 import asyncio, sys
 import pproxy
@@ -67,7 +69,8 @@ class ScriptedProxy:
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
-            server.close()
+            await servers.close(server)
+            await asyncio.sleep(0)  # the last connections are in ``_serve``
             for writer in self._writers:
                 writer.transport.abort()
             await server.wait_closed()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from aiokafka_lite.aio import servers
+
 
 class Proxy:
     """Listens on ``port`` and forwards to ``target``, both on loopback."""
@@ -24,7 +26,8 @@ class Proxy:
 
     async def close(self) -> None:
         assert self._server is not None
-        self._server.close()
+        await servers.close(self._server)
+        await asyncio.sleep(0)  # the last connections are in ``_serve``
         while self._writers:
             self.cut()
             await asyncio.sleep(0.05)

@@ -21,6 +21,7 @@ from aiokafka_lite import (
     Producer,
     TopicPartition,
 )
+from aiokafka_lite.aio import servers
 from aiokafka_lite.cluster.metrics import client_metrics
 from aiokafka_lite.errors import ErrorCode, IllegalStateError
 from aiokafka_lite.metrics import BrokerTraffic
@@ -179,7 +180,7 @@ async def test_a_client_connects_from_local_address() -> None:
     starting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await starting
-    server.close()
+    await servers.close(server)
     assert peers == {"127.0.0.9"}
 
 

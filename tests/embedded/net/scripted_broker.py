@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from aiokafka_lite.aio import servers
 from aiokafka_lite.aio.component import Component
 from aiokafka_lite.aio.memory_pipe import memory_pipe
 from aiokafka_lite.net.connection import Connection
@@ -149,7 +150,7 @@ class Peer:
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
-            server.close()
+            await servers.close(server)
             for served in tuple(self.open):
                 served.transport.abort()
             while self.open:

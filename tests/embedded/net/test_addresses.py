@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka_lite import EmbeddedCluster, Producer
 from aiokafka_lite.aio.runtime import Runtime
+from aiokafka_lite.aio.servers import close
 from aiokafka_lite.cluster.brokers import Brokers
 from aiokafka_lite.cluster.client import Client
 from aiokafka_lite.cluster.metadata import ClusterView
@@ -66,7 +67,7 @@ async def test_a_dead_first_address_is_left_for_the_next_one(
             settings["ssl_check_hostname"] = False
         async with Producer(f"{NAME}:{port}", connect_timeout=0.5, api_timeout=20.0, **settings) as producer:
             assert (await producer.send("orders", b"x")).offset == 0
-        server.close()
+        await close(server)
         await server.wait_closed()
     assert Nobody.accepted == 1
 
@@ -87,7 +88,7 @@ async def test_an_address_that_works_again_has_its_place_again(monkeypatch: pyte
         transport.close()
     assert peers == ["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.1"]
     for server in servers:
-        server.close()
+        await close(server)
         await server.wait_closed()
 
 

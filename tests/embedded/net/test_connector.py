@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka_lite.aio import servers
 from aiokafka_lite.errors import ConnectionLost
 from aiokafka_lite.net.connector import TcpConnector, format_address
 from tests.embedded.net.scripted_broker import Peer
@@ -79,7 +80,7 @@ async def test_an_unreachable_address_leaves_time_for_the_next(monkeypatch: pyte
     finally:
         for used in (swallowing, *fillers):
             used.close()
-        server.close()
+        await servers.close(server)
         await asyncio.sleep(0)
 
 
@@ -115,7 +116,7 @@ async def test_a_connection_comes_from_the_local_address() -> None:
     )
     assert await seen == "127.0.0.9"
     transport.abort()
-    server.close()
+    await servers.close(server)
     await asyncio.sleep(0.01)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
+from aiokafka_lite.aio import servers
 from aiokafka_lite.errors import AuthenticationError, ConnectionLost, KafkaError
 from aiokafka_lite.net.connection import Connection
 from aiokafka_lite.net.connector import TcpConnector
@@ -60,7 +61,7 @@ async def listening(peer: Peer, context: ssl.SSLContext) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await servers.close(server)
         for served in tuple(peer.open):
             served.transport.abort()
         while peer.open:
@@ -87,7 +88,7 @@ async def handled_by(handler: Handler) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await servers.close(server)
         for task in handled:
             task.cancel()
         await asyncio.gather(*handled)
