@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import ConfigurationError
 from ..extras import extra
-from .avro_depth import depth_check
-from .avro_names import for_fastavro, resolved
+from .avro_names import resolved
+from .avro_reading import reader
 from .avro_writing import writer
 from .client import SchemaRegistryClient
 from .schema import Schema, SubjectStrategy, topic_name
@@ -101,22 +100,11 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
     async def _reader(self, schema: Schema) -> Read:
         check_type(schema, "AVRO", "AvroDeserializer")
-        resolved_schema = await resolve_references(self._registry, schema)
-        written_with = _parse(for_fastavro(resolved_schema))
+        written_with = await resolve_references(self._registry, schema)
         if _is_bytes(written_with):
             return _read_raw_bytes
-        read_with = None if self._schema is None else await _parsed(self._registry, self._schema)
-        schemaless_reader = extra("fastavro", "avro").schemaless_reader
-        check_depth = depth_check(resolved_schema)
-
-        def read(data: bytes, start: int) -> object:
-            if check_depth is not None:
-                check_depth(data, start)
-            buffer = io.BytesIO(data)
-            buffer.seek(start)
-            return schemaless_reader(buffer, written_with, read_with)
-
-        return read
+        read_with = None if self._schema is None else await resolve_references(self._registry, self._schema)
+        return _reader_of(written_with, read_with)
 
 
 def _is_bytes(schema: Any) -> bool:
@@ -160,9 +148,12 @@ def _writer_of(schema: Any) -> Write:
         raise _wrong_schema(error) from None
 
 
-async def _parsed(registry: SchemaRegistryClient, schema: Schema) -> Any:
-    """Parse the schema for reads by fastavro."""
-    return _parse(for_fastavro(await resolve_references(registry, schema)))
+def _reader_of(written_with: Any, read_with: Any | None) -> Read:
+    fastavro = extra("fastavro", "avro")
+    try:
+        return reader(written_with, read_with)
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, *_SCHEMA_ERRORS) as error:
+        raise _wrong_schema(error) from None
 
 
 def _parse(schema: Any) -> Any:

@@ -24,6 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
 _CANONICAL_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DECIMALS = (("bytes", "decimal"), ("fixed", "decimal"))
+_LOG10_OF_2 = 3010299956639812  # in units of 1e-16
 _LARGEST_EXPONENT = 100_000
 """A decimal with a larger exponent would take its digits of memory."""
 
@@ -45,12 +47,20 @@ def logical_type(schema: Any) -> LogicalType | None:
     if not isinstance(schema, Mapping) or not isinstance(schema.get("logicalType"), str):
         return None
     kind = schema["type"], schema["logicalType"]
-    if kind in (("bytes", "decimal"), ("fixed", "decimal")):
-        precision, scale = schema.get("precision"), schema.get("scale", 0)
-        # Java ignores a logical type that is not valid.
-        is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0
-        return _decimal(schema) if is_valid else None
+    if kind in _DECIMALS:
+        return None if is_invalid_decimal(schema) else _decimal(schema)
     return _BY_NAME.get(kind)
+
+
+def is_invalid_decimal(schema: Mapping[str, Any]) -> bool:
+    """Return whether Java ignores that a schema is a decimal, because its precision and scale are not possible."""
+    if (schema["type"], schema.get("logicalType")) not in _DECIMALS:
+        return False
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision or precision <= 0:
+        return True
+    # Powers of the numbers of a foreign schema could take all memory.
+    return bool(schema["type"] == "fixed" and precision * 10**16 > _LOG10_OF_2 * (8 * schema["size"] - 1))
 
 
 def _decimal(schema: Mapping[str, Any]) -> LogicalType:

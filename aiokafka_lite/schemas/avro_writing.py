@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import array
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .avro_logical import logical_type
@@ -55,6 +55,19 @@ def writer(schema: Any) -> Callable[[Any], bytes]:
         return bytes(out)
 
     return write
+
+
+def encoded_defaults(schema: Any) -> dict[tuple[str, str], bytes]:
+    """Return the encoded defaults of a resolved schema, by the names of record and field.
+
+    Raises Mismatch for a default that is not of the type of its field, and ValueError.
+    """
+    compiler = _Compiler()
+    compiler.type_of(schema)
+    defaults: dict[tuple[str, str], bytes] = {}
+    for record in compiler.records():
+        defaults.update(record.encoded_defaults())
+    return defaults
 
 
 def raw_bytes(data: object) -> bytes:
@@ -143,7 +156,12 @@ class _Field:
 
     @property
     def is_optional(self) -> bool:
-        return self._default is not _MISSING or self._is_nullable()
+        return self.has_default or self._is_nullable()
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the schema has a default for the field."""
+        return self._default is not _MISSING
 
     def _is_nullable(self) -> bool:
         return self.type.fit(None) != NO
@@ -152,7 +170,7 @@ class _Field:
         """Append the default value. Without one it is null, as the unset field of Java's GenericRecord."""
         if self.encoded_long is None:
             buffer = bytearray()
-            if self._default is not _MISSING:
+            if self.has_default:
                 try:
                     self.type.write(buffer, self.type.of_default(self._default))
                 except Mismatch as error:
@@ -176,6 +194,17 @@ class _Record:
         """Set the fields. They come after the record, because a record may contain itself."""
         self._fields = fields
         self._names = frozenset(field.name for field in fields)
+
+    def encoded_defaults(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """Yield the encoded default of each field that has one, behind the names of record and field."""
+        for field in self._fields:
+            if field.has_default:
+                encoded = bytearray()
+                try:
+                    field.write_default(encoded)
+                except Mismatch as error:
+                    raise error.inside(field.name) from None
+                yield (self.name, field.name), bytes(encoded)
 
     def fit(self, data: Any) -> int:
         if not isinstance(data, Mapping) or not self._is_named(data):
@@ -361,6 +390,10 @@ class _Compiler:
         if kind in ("fixed", "enum"):
             self._named[avro_type.name] = avro_type
         return avro_type
+
+    def records(self) -> list[_Record]:
+        """Return the records of the schema."""
+        return [named for named in self._named.values() if isinstance(named, _Record)]
 
     def _record(self, schema: Mapping[str, Any]) -> _Record:
         record = _Record(schema)

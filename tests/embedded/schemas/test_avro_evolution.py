@@ -1,0 +1,169 @@
+"""Avro that was written with another schema than the reader's: the defaults of the reader, and schemas that Java
+accepts in a registry."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from aiokafka_lite.schemas import AvroDeserializer, AvroSerializer, Schema, SchemaRegistryClient
+from tests.embedded.schemas.formats import finished
+from tests.embedded.schemas.test_hostile_registry import registry_that_sends
+
+ITEM = {
+    "type": "record",
+    "name": "Item",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "count", "type": "int", "default": 7},
+        {"name": "image", "type": "bytes", "default": "\u00fe"},
+    ],
+}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+DEFAULTS: dict[str, tuple[Any, Any, Any]] = {
+    "bytes": ("bytes", "\u00ff", b"\xff"),
+    "fixed": ({"type": "fixed", "name": "Pair", "size": 2}, "\u0001\u00ff", b"\x01\xff"),
+    "timestamp": (MILLIS, 0, datetime(1970, 1, 1, tzinfo=UTC)),
+    "date": ({"type": "int", "logicalType": "date"}, 1, date(1970, 1, 2)),
+    "time": ({"type": "int", "logicalType": "time-millis"}, 1000, time(0, 0, 1)),
+    "decimal": (DECIMAL, "\u0001", Decimal("0.01")),
+    "uuid": ({"type": "string", "logicalType": "uuid"}, str(uuid.UUID(int=5)), uuid.UUID(int=5)),
+    "double": ("double", 2, 2.0),
+    "first of a union": ([MILLIS, "null"], 5, datetime(1970, 1, 1, 0, 0, 0, 5000, tzinfo=UTC)),
+    "second of a union": (["null", "bytes"], "\u00ff", b"\xff"),
+    "null": (["null", "bytes"], None, None),
+    "array": ({"type": "array", "items": "bytes"}, ["\u00ff"], [b"\xff"]),
+    "map": ({"type": "map", "values": MILLIS}, {"a": 0}, {"a": datetime(1970, 1, 1, tzinfo=UTC)}),
+    "record": (ITEM, {"name": "tea"}, {"name": "tea", "count": 7, "image": b"\xfe"}),
+    "array of records": (
+        {"type": "array", "items": ITEM},
+        [{"name": "tea", "count": 1}],
+        [{"name": "tea", "count": 1, "image": b"\xfe"}],
+    ),
+    "enum": ({"type": "enum", "name": "Size", "symbols": ["SMALL", "LARGE"]}, "LARGE", "LARGE"),
+}
+
+
+def record(*fields: dict[str, Any], name: str = "shop.Order") -> dict[str, Any]:
+    """Return the schema of an order with an id and these fields."""
+    return {"type": "record", "name": name, "fields": [{"name": "id", "type": "int"}, *fields]}
+
+
+async def written(registry: SchemaRegistryClient, schema: Any, data: object) -> bytes:
+    """Return a value with its schema's id."""
+    return await finished(AvroSerializer(registry, Schema(json.dumps(schema))).serialize("orders", data, []))
+
+
+async def read(deserializer: AvroDeserializer[Any], data: bytes) -> Any:
+    """Read a value."""
+    return await finished(deserializer.deserialize("orders", data, ()))
+
+
+@pytest.mark.parametrize(("avro_type", "default", "value"), DEFAULTS.values(), ids=DEFAULTS)
+async def test_a_default_of_the_reader_has_the_python_type_of_its_field(
+    registry: SchemaRegistryClient, avro_type: Any, default: Any, value: object
+) -> None:
+    data = await written(registry, record(), {"id": 1})
+    reader = AvroDeserializer[Any](registry, record({"name": "new", "type": avro_type, "default": default}))
+    order = await read(reader, data)
+    assert order == {"id": 1, "new": value}
+    assert repr(order["new"]) == repr(value)  # 2 == 2.0
+
+
+async def test_a_default_inside_containers_and_in_several_types_is_converted(registry: SchemaRegistryClient) -> None:
+    old_item = {**ITEM, "fields": ITEM["fields"][:1]}
+    old = record({"name": "items", "type": {"type": "array", "items": old_item}}, {"name": "gift", "type": "Item"})
+    new = record({"name": "items", "type": {"type": "array", "items": ITEM}}, {"name": "gift", "type": "Item"})
+    data = await written(registry, old, {"id": 1, "items": [{"name": "tea"}], "gift": {"name": "cake"}})
+    assert await read(AvroDeserializer[Any](registry, new), data) == {
+        "id": 1,
+        "items": [{"name": "tea", "count": 7, "image": b"\xfe"}],
+        "gift": {"name": "cake", "count": 7, "image": b"\xfe"},
+    }
+
+
+@pytest.mark.parametrize("wrap", [lambda schema: schema, lambda schema: ["null", schema]], ids=["record", "union"])
+async def test_records_share_no_default_that_a_program_may_change(registry: SchemaRegistryClient, wrap: Any) -> None:
+    data = await written(registry, wrap(record()), {"id": 1})
+    new = record(
+        {"name": "tags", "type": {"type": "array", "items": {"type": "map", "values": "int"}}, "default": [{"a": 1}]},
+        {"name": "counts", "type": {"type": "map", "values": "int"}, "default": {}},
+        {"name": "gift", "type": ITEM, "default": {"name": "cake"}},
+    )
+    reader = AvroDeserializer[Any](registry, wrap(new))
+    first = await read(reader, data)
+    first["tags"][0]["a"] = 2
+    first["tags"].append({})
+    first["counts"]["tea"] = 1
+    first["gift"]["name"] = "none"
+    assert await read(reader, data) == {
+        "id": 1,
+        "tags": [{"a": 1}],
+        "counts": {},
+        "gift": {"name": "cake", "count": 7, "image": b"\xfe"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["array", "map", "union"])
+@pytest.mark.parametrize("name", ["Order", "shop.Order"])
+async def test_a_reader_whose_schema_is_no_record_converts_defaults(
+    registry: SchemaRegistryClient, kind: str, name: str
+) -> None:
+    def around(schema: Any) -> Any:
+        if kind == "union":
+            return ["null", schema]
+        return {"type": kind, "items" if kind == "array" else "values": schema}
+
+    def of(value: Any) -> Any:
+        return {"array": [value, value], "map": {"a": value, "b": value}, "union": value}[kind]
+
+    data = await written(registry, around(record(name=name)), of({"id": 1}))
+    fields = {"name": "image", "type": "bytes", "default": "\u00ff"}, {"name": "at", "type": MILLIS, "default": 0}
+    new = record(*fields, name=name)
+    order = {"id": 1, "image": b"\xff", "at": datetime(1970, 1, 1, tzinfo=UTC)}
+    assert await read(AvroDeserializer[Any](registry, around(new)), data) == of(order)
+
+
+@pytest.mark.parametrize(
+    "schema", [None, record({"name": "amount", "type": "int", "default": 3})], ids=["no schema of the reader", "other"]
+)
+async def test_a_writer_with_a_default_that_does_not_match_its_type_is_read(schema: Any) -> None:
+    """Registries accepted such schemas until Confluent Platform 5.5. No read needs the defaults of the writer."""
+    old = record({"name": "amount", "type": "int", "default": "none"})
+    async with registry_that_sends(json.dumps({"schema": json.dumps(old)}).encode()) as registry:
+        assert await read(AvroDeserializer[Any](registry, schema), b"\0\0\0\0\1\x02\x04") == {"id": 1, "amount": 2}
+
+
+@pytest.mark.parametrize(
+    "decimal",
+    [
+        {"type": "fixed", "name": "Amount", "size": 1, "logicalType": "decimal", "precision": 4},
+        {"type": "fixed", "name": "Amount", "size": 1, "logicalType": "decimal", "precision": 2, "scale": 3},
+        {"type": "fixed", "name": "Amount", "size": 1, "logicalType": "decimal", "scale": 1},
+        {"type": "fixed", "name": "Amount", "size": 1, "logicalType": "decimal", "precision": 2, "scale": -1},
+    ],
+    ids=["too long", "scale above the precision", "no precision", "scale below 0"],
+)
+async def test_an_invalid_decimal_of_the_writer_is_read_as_bytes_as_java_does(
+    registry: SchemaRegistryClient, decimal: dict[str, Any]
+) -> None:
+    schema = record({"name": "amount", "type": decimal})
+    registered = await registry.register("orders-value", Schema(json.dumps(schema)))
+    data = b"\0" + registered.schema_id.to_bytes(4, "big") + b"\x02\x05"
+    assert await read(AvroDeserializer[Any](registry), data) == {"id": 1, "amount": b"\x05"}
+
+
+async def test_a_reader_with_an_invalid_default_says_which_field(
+    registry: SchemaRegistryClient,
+) -> None:
+    data = await written(registry, record(), {"id": 1})
+    field = {"name": "day", "type": {"type": "int", "logicalType": "date"}, "default": 2**31 - 1}
+    with pytest.raises(ValueError, match="day is missing, and its default does not match the schema"):
+        await read(AvroDeserializer[Any](registry, record(field)), data)
