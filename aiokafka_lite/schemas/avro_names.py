@@ -31,12 +31,24 @@ def resolved(schema: Any, referenced: Iterable[Any] = ()) -> Any:
 
 def for_fastavro(schema: Any) -> Any:
     """Rename the types of a resolved schema so that fastavro can look them up."""
-    definitions = _Definitions()
-    definitions.add(schema, "")
-    names = [name for name, _ in definitions]
+    names = names_of(schema)
     if all("." in name for name in names) or not any("." in name for name in names):
         return schema
-    return definitions.inline(schema, "", set(), lambda name: name if "." in name else f"{_NO_NAMESPACE}.{name}")
+    return renamed(schema, lambda name: name if "." in name else f"{_NO_NAMESPACE}.{name}")
+
+
+def renamed(schema: Any, name_of: Callable[[str], str]) -> Any:
+    """Rename the types of a resolved schema."""
+    definitions = _Definitions()
+    definitions.add(schema, "")
+    return definitions.inline(schema, "", set(), name_of)
+
+
+def names_of(schema: Any) -> list[str]:
+    """Return the full names of the types that a resolved schema defines."""
+    definitions = _Definitions()
+    definitions.add(schema, "")
+    return [name for name, _ in definitions]
 
 
 def full_name(schema: Mapping[str, Any], namespace: str) -> str:

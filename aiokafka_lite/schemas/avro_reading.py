@@ -4,21 +4,24 @@
    record without the defaults of its own fields. Here a default is encoded and decoded once, as Java does, so that it
    has the type of any other value of its field.
 2. fastavro gives the same list or dict to all records. Here each record gets a copy, which a program may change.
-3. A schema that is no longer valid may be in a registry. Java needs no default of the writer, and takes the plain type
+3. fastavro takes the first type of a reader's union that fits, and compares names without their namespaces. So it
+   would read a long as a double, and ``v2.Order`` as ``v1.Order``. Here a type is read as itself if the union has it:
+   the types of a union are sorted, and those whose names differ only in their namespaces are renamed.
+4. A schema that is no longer valid may be in a registry. Java needs no default of the writer, and takes the plain type
    in place of an invalid logical type. fastavro refuses both, so neither reaches it.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
 from ..extras import extra
 from .avro_depth import depth_check
 from .avro_logical import is_invalid_decimal
-from .avro_names import for_fastavro, resolved
+from .avro_names import NAMED, for_fastavro, names_of, renamed, resolved
 from .avro_writing import encoded_defaults
 from .serializing import Read
 
@@ -36,11 +39,17 @@ def reader(writer_schema: Any, reader_schema: Any | None) -> Read:
     fastavro = extra("fastavro", "avro")
     if reader_schema == writer_schema:
         reader_schema = None
+    if reader_schema is None:
+        writer_schema = for_fastavro(writer_schema)
+    else:
+        writer_schema, reader_schema = _renamed_for_each_other(writer_schema, reader_schema)
     # A record alone has the bytes of its only field. In a record, fastavro looks up each type by its name and parses
     # no schema again for each value.
     is_record = all(_is_record(schema) for schema in (writer_schema, reader_schema) if schema is not None)
-    written_with = _parsed(writer_schema, is_record=is_record, with_defaults=False)
-    read_with = None if reader_schema is None else _parsed(reader_schema, is_record=is_record, with_defaults=True)
+    written_with = _parsed(_prepared(writer_schema, with_defaults=False), is_record=is_record)
+    read_with = None
+    if reader_schema is not None:
+        read_with = _parsed(_sorted(_prepared(reader_schema), _kinds(writer_schema)), is_record=is_record)
     shared = frozenset(map(id, _set_defaults(reader_schema, read_with)))
     check_depth = depth_check(writer_schema)
     schemaless_reader = fastavro.schemaless_reader
@@ -62,47 +71,150 @@ def _is_record(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema["type"] in _RECORDS
 
 
-def _parsed(schema: Any, *, is_record: bool, with_defaults: bool) -> Any:
-    prepared = _prepared(for_fastavro(schema), with_defaults=with_defaults)
+def _parsed(schema: Any, *, is_record: bool) -> Any:
     if not is_record:
-        prepared = {"type": "record", "name": _ROOT, "fields": [{"name": _VALUE, "type": prepared}]}
-    return extra("fastavro", "avro").parse_schema(prepared)
+        schema = {"type": "record", "name": _ROOT, "fields": [{"name": _VALUE, "type": schema}]}
+    return extra("fastavro", "avro").parse_schema(schema)
 
 
-def _prepared(schema: Any, *, with_defaults: bool) -> Any:
-    """Copy a schema without what fastavro refuses and Java ignores."""
+def _renamed_for_each_other(writer_schema: Any, reader_schema: Any) -> tuple[Any, Any]:
+    """Return both schemas with names that fastavro compares as Java does.
+
+    Where a union of the reader has types whose names differ only in their namespaces, their last parts become unique,
+    and the aliases of the reader's types say which types of the writer are read as them.
+    """
+    of_writer, of_reader = names_of(writer_schema), names_of(reader_schema)
+    ambiguous = _ambiguous(reader_schema)
+    new_names: dict[str, str] = {}
+    for name in dict.fromkeys([*of_writer, *of_reader]):
+        namespace, _, last = name.rpartition(".")
+        if last in ambiguous:
+            last = name.replace(".", "_")
+            while last in map(_without_namespace, new_names.values()):
+                last += "_"
+        new_names[name] = f"{namespace}.{last}" if namespace else last
+
+    def aliases(name: str, old_aliases: Iterable[str]) -> list[str]:
+        namespace = name.rpartition(".")[0]
+        new_aliases = []
+        for alias in old_aliases:
+            full = alias if "." in alias or not namespace else f"{namespace}.{alias}"
+            new_aliases += [alias] if alias not in ambiguous else []
+            new_aliases += [new_names[full]] if full in new_names else []
+        last = _without_namespace(name)
+        if last in ambiguous:  # a type that the reader does not have is read as one of another namespace
+            others = [other for other in of_writer if _without_namespace(other) == last and other not in of_reader]
+            new_aliases += [new_names[other] for other in others]
+        return new_aliases
+
+    def with_aliases(part: Any) -> Any:
+        if isinstance(part, list) or part["type"] not in NAMED:
+            return part
+        return {**part, "aliases": aliases(part["name"], part.get("aliases", ()))}
+
+    if ambiguous:
+        writer_schema = renamed(writer_schema, new_names.__getitem__)
+        reader_schema = renamed(_mapped(reader_schema, with_aliases), new_names.__getitem__)
+    return for_fastavro(writer_schema), for_fastavro(reader_schema)
+
+
+def _ambiguous(schema: Any) -> set[str]:
+    """Return the names without namespaces that several types of one union have."""
+    names: set[str] = set()
+
+    def change(part: Any) -> Any:
+        if isinstance(part, list):
+            branches = [branch["name"] if _kind(branch) in NAMED else _kind(branch) for branch in part]
+            last_parts = [*map(_without_namespace, branches)]
+            names.update(name for name in last_parts if last_parts.count(name) > 1)
+        return part
+
+    _mapped(schema, change)
+    return names
+
+
+def _without_namespace(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _mapped(schema: Any, change: Callable[[Any], Any]) -> Any:
+    """Copy a schema; ``change`` returns each object and each list of it in another form, from the inside out."""
     if isinstance(schema, list):
-        return [_prepared(branch, with_defaults=with_defaults) for branch in schema]
+        return change([_mapped(branch, change) for branch in schema])
     if not isinstance(schema, Mapping):
         return schema
     copied = dict(schema)
-    if is_invalid_decimal(schema):
-        del copied["logicalType"]
     for key in ("items", "values"):
         if key in copied and copied["type"] in ("array", "map"):
-            copied[key] = _prepared(copied[key], with_defaults=with_defaults)
+            copied[key] = _mapped(copied[key], change)
     if copied["type"] in _RECORDS:
-        copied["fields"] = [
-            {key: value for key, value in field.items() if key != "default" or with_defaults}
-            | {"type": _prepared(field["type"], with_defaults=with_defaults)}
-            for field in copied["fields"]
-        ]
-    return copied
+        copied["fields"] = [{**field, "type": _mapped(field["type"], change)} for field in copied["fields"]]
+    return change(copied)
+
+
+def _prepared(schema: Any, *, with_defaults: bool = True) -> Any:
+    """Copy a schema without what fastavro refuses and Java ignores."""
+
+    def change(part: Any) -> Any:
+        if isinstance(part, list):
+            return part
+        if is_invalid_decimal(part):
+            del part["logicalType"]
+        if part["type"] in _RECORDS and not with_defaults:
+            for field in part["fields"]:
+                field.pop("default", None)
+        return part
+
+    return _mapped(schema, change)
+
+
+def _kinds(schema: Any) -> set[str]:
+    """Return the kinds of types in a schema."""
+    kinds: set[str] = set()
+
+    def change(part: Any) -> Any:
+        kinds.update([_kind(branch) for branch in part] if isinstance(part, list) else [part["type"]])
+        if not isinstance(part, list):
+            kinds.update(_kind(part[key]) for key in ("items", "values") if key in part)
+            kinds.update(_kind(field["type"]) for field in part.get("fields", ()))
+        return part
+
+    _mapped([schema], change)
+    return kinds
+
+
+def _kind(schema: Any) -> str:
+    if isinstance(schema, list):
+        return "union"
+    return str(schema["type"] if isinstance(schema, Mapping) else schema)
+
+
+def _sorted(schema: Any, kinds: set[str]) -> Any:
+    """Sort the types of the reader's unions: no type is behind one that fastavro could convert it to."""
+    order = ["int", "long", "float", "double", *(("string", "bytes") if "string" in kinds else ("bytes", "string"))]
+
+    def change(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        return sorted(part, key=lambda branch: order.index(_kind(branch)) if _kind(branch) in order else -1)
+
+    return _mapped(schema, change)
 
 
 def _set_defaults(schema: Any, parsed: Any) -> list[Any]:
     """Replace the defaults in the parsed form of a reader's schema by values. Returns those that may be changed."""
     if schema is None:
         return []
-    named = for_fastavro(schema)
-    defaults = encoded_defaults(named)
-    types = {(record["name"], field["name"]): field["type"] for record in _records(named) for field in record["fields"]}
+    defaults = encoded_defaults(schema)
+    types = {
+        (record["name"], field["name"]): field["type"] for record in _records(schema) for field in record["fields"]
+    }
     mutable = []
     for record in _records(parsed):
         for field in record["fields"]:
             name = record["name"], field["name"]
             if name in defaults:
-                value = reader(resolved(types[name], [named]), None)(defaults[name], 0)
+                value = reader(resolved(types[name], [schema]), None)(defaults[name], 0)
                 field["default"] = value
                 if isinstance(value, list | dict):
                     mutable.append(value)

@@ -167,3 +167,82 @@ async def test_a_reader_with_an_invalid_default_says_which_field(
     field = {"name": "day", "type": {"type": "int", "logicalType": "date"}, "default": 2**31 - 1}
     with pytest.raises(ValueError, match="day is missing, and its default does not match the schema"):
         await read(AvroDeserializer[Any](registry, record(field)), data)
+
+
+UNIONS: dict[str, tuple[Any, Any, Any]] = {
+    "long beside double": ("long", ["null", "double", "long"], 2**60 + 1),
+    "int beside double": ("int", ["float", "long"], 2**31 - 1),
+    "long of a union": (["null", "long"], ["null", "double", "long"], 2**60 + 1),
+    "float beside double": ("float", ["double", "float"], 0.5),
+    "str beside bytes": ("string", ["bytes", "string"], "tea"),
+    "bytes in a list": ({"type": "array", "items": "bytes"}, ["null", {"type": "array", "items": "bytes"}], [b"tea"]),
+    "items of a type": (
+        {"type": "array", "items": "long"},
+        {"type": "array", "items": ["double", "long"]},
+        [2**60 + 1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "value"), UNIONS.values(), ids=UNIONS)
+async def test_a_type_that_the_union_of_the_reader_has_is_not_converted(
+    registry: SchemaRegistryClient, old: Any, new: Any, value: Any
+) -> None:
+    data = await written(registry, record({"name": "new", "type": old}), {"id": 1, "new": value})
+    order = await read(AvroDeserializer[Any](registry, record({"name": "new", "type": new})), data)
+    assert repr(order["new"]) == repr(value)
+
+
+def version(namespace: str, *names: str, **settings: Any) -> dict[str, Any]:
+    """Return a version of the record Order with these fields."""
+    fields = [{"name": name, "type": "int", "default": 0} for name in names]
+    return {"type": "record", "name": f"{namespace}.Order", "fields": fields, **settings}
+
+
+@pytest.mark.parametrize("is_field", [False, True])
+async def test_a_record_is_not_read_as_one_of_another_namespace_in_a_union(
+    registry: SchemaRegistryClient, is_field: bool
+) -> None:
+    def around(union: list[Any]) -> Any:
+        return record({"name": "new", "type": union}, name="shop.Event") if is_field else union
+
+    old, new = version("v1", "a"), version("v2", "a", "b")
+    reader = AvroDeserializer[Any](registry, around([version("v1", "a", "c"), new]))
+    for value, result in (
+        (("v1.Order", {"a": 1}), {"a": 1, "c": 0}),
+        (("v2.Order", {"a": 1, "b": 2}), {"a": 1, "b": 2}),
+    ):
+        data = await written(registry, around([old, new]), {"id": 1, "new": value} if is_field else value)
+        event = await read(reader, data)
+        assert (event["new"] if is_field else event) == result
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "result"),
+    [
+        (version("v0", "a"), [version("v1", "b"), version("v2", "a", "b")], {"b": 0}),
+        (version("v0", "a"), version("v2", "a", "b"), {"a": 1, "b": 0}),
+        (version("v0", "a"), [version("v1", "b"), version("v2", "a", "b", aliases=["v0.Bill"])], {"b": 0}),
+        (version("v0", "a") | {"name": "v0.Bill"}, version("v2", "a", "b", aliases=["v0.Bill"]), {"a": 1, "b": 0}),
+        (
+            version("v0", "a") | {"name": "v0.Bill"},
+            [version("v1", "b"), version("v2", "a", "b", aliases=["v0.Bill"])],
+            {"a": 1, "b": 0},
+        ),
+    ],
+    ids=["first of a union", "record", "first of a union, not the alias", "alias", "alias in a union"],
+)
+async def test_a_record_that_the_reader_does_not_have_is_read_as_one_of_its_name_or_alias(
+    registry: SchemaRegistryClient, old: Any, new: Any, result: Any
+) -> None:
+    data = await written(registry, old, {"a": 1})
+    assert await read(AvroDeserializer[Any](registry, new), data) == result
+
+
+async def test_a_field_may_change_to_the_record_of_another_namespace(registry: SchemaRegistryClient) -> None:
+    v1, v2 = version("v1", "a"), version("v2", "a", "b")
+    old = record({"name": "x", "type": v1}, {"name": "y", "type": v2}, {"name": "z", "type": "v1.Order"})
+    new = record({"name": "x", "type": v2}, {"name": "y", "type": "v2.Order"}, {"name": "z", "type": v1})
+    data = await written(registry, old, {"id": 1, "x": {"a": 1}, "y": {"a": 2, "b": 3}, "z": {"a": 4}})
+    order = await read(AvroDeserializer[Any](registry, new), data)
+    assert order == {"id": 1, "x": {"a": 1, "b": 0}, "y": {"a": 2, "b": 3}, "z": {"a": 4}}
