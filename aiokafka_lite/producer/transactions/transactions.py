@@ -337,9 +337,19 @@ class TransactionManager:
         self._fail(error, fatal=False)
 
     async def close(self) -> None:
-        """End the open transaction: a commit continues, otherwise the transaction is aborted."""
+        """End the open transaction: a commit continues, otherwise the transaction is aborted.
+
+        A failed abort is no error of the caller, who has not committed: the transaction has ended without it, or the
+        coordinator aborts it after the transaction timeout.
+        """
         if self.can_abort:
-            await self.abort(None)
+            try:
+                await self.abort(None)
+            except KafkaError as error:
+                if self.state is not _S.FATAL_ERROR:  # then the error is in the log already
+                    logger.warning(
+                        "the producer closes with an open transaction of %r: %s", self.transactional_id, error
+                    )
         else:
             await self._idle.wait()
 

@@ -167,6 +167,31 @@ async def test_an_older_producer_is_fenced_for_good(cluster: EmbeddedCluster) ->
 
 
 @pytest.mark.usefixtures("generation")
+async def test_closing_a_producer_that_was_fenced_in_a_transaction_raises_nothing(cluster: EmbeddedCluster) -> None:
+    older = transactional(cluster)
+    async with older:
+        await older.begin_transaction()
+        await older.send("t", b"1", partition=0)
+        async with transactional(cluster):
+            pass
+    await older.close()
+
+
+@pytest.mark.usefixtures("generation")
+async def test_closing_raises_nothing_while_the_coordinator_does_not_abort(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = transactional(cluster)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send("t", b"1", partition=0)
+    with cluster.on(EndTxnRequest, times=None).drop():
+        await producer.close(600.0)
+    assert "the producer closes with an open transaction of 'orders-1'" in caplog.text
+    assert await committed_values(cluster) == []
+
+
+@pytest.mark.usefixtures("generation")
 async def test_a_send_after_fencing_says_why_it_was_refused_and_what_to_do(cluster: EmbeddedCluster) -> None:
     async with transactional(cluster) as older:
         await older.begin_transaction()
