@@ -54,8 +54,9 @@ class PositionCalls:
     # Pauses.
 
     def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Stop returning records of these partitions until ``resume``.
+        """Stop returning records of these partitions until ``resume``, or until they are revoked.
 
+        A rebalance by an eager strategy, such as range, revokes all partitions, also those that the member gets back.
         None pauses all assigned partitions. Raises IllegalStateError if one of ``partitions`` is not assigned, and for
         None before the first assignment.
         """
