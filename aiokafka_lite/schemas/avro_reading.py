@@ -7,7 +7,9 @@
 3. fastavro takes the first type of a reader's union that fits, and compares names without their namespaces. So it
    would read a long as a double, and ``v2.Order`` as ``v1.Order``. Here a type is read as itself if the union has it:
    the types of a union are sorted, and those whose names differ only in their namespaces are renamed.
-4. A schema that is no longer valid may be in a registry. Java needs no default of the writer, and takes the plain type
+4. fastavro converts a number to the Python object of the writer's logical type, whatever the reader's type is. Here the
+   reader's type decides; only the unit, such as milliseconds, is that of the writer if both have one.
+5. A schema that is no longer valid may be in a registry. Java needs no default of the writer, and takes the plain type
    in place of an invalid logical type. fastavro refuses both, so neither reaches it.
 """
 
@@ -46,10 +48,13 @@ def reader(writer_schema: Any, reader_schema: Any | None) -> Read:
     # A record alone has the bytes of its only field. In a record, fastavro looks up each type by its name and parses
     # no schema again for each value.
     is_record = all(_is_record(schema) for schema in (writer_schema, reader_schema) if schema is not None)
-    written_with = _parsed(_prepared(writer_schema, with_defaults=False), is_record=is_record)
+    written_with = _prepared(writer_schema, with_defaults=False)
     read_with = None
     if reader_schema is not None:
-        read_with = _parsed(_sorted(_prepared(reader_schema), _kinds(writer_schema)), is_record=is_record)
+        read_with = _sorted(_prepared(reader_schema), _kinds(writer_schema))
+        written_with = _LogicalTypes(read_with).of_reader(written_with, read_with)
+        read_with = _parsed(read_with, is_record=is_record)
+    written_with = _parsed(written_with, is_record=is_record)
     shared = frozenset(map(id, _set_defaults(reader_schema, read_with)))
     check_depth = depth_check(writer_schema)
     schemaless_reader = fastavro.schemaless_reader
@@ -199,6 +204,86 @@ def _sorted(schema: Any, kinds: set[str]) -> Any:
         return sorted(part, key=lambda branch: order.index(_kind(branch)) if _kind(branch) in order else -1)
 
     return _mapped(schema, change)
+
+
+_CONVERTIBLE = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_LOGICAL = ("logicalType", "precision", "scale")
+
+
+class _LogicalTypes:
+    """Gives the types of a writer the logical types of the reader's types that they are read as."""
+
+    def __init__(self, reader_schema: Any) -> None:
+        self._named: dict[str, Any] = {}
+
+        def change(part: Any) -> Any:
+            if not isinstance(part, list) and part["type"] in NAMED:
+                self._named[part["name"]] = part
+            return part
+
+        _mapped(reader_schema, change)
+
+    def of_reader(self, part: Any, target: Any) -> Any:
+        """Copy a part of the writer's schema, which is read as ``target``. Both are prepared."""
+        if isinstance(part, list):
+            return [self.of_reader(branch, target) for branch in part]
+        if isinstance(target, list):
+            target = self._branch(part, target)
+        target = self._named.get(target, target) if isinstance(target, str) else target
+        kind = _kind(part)
+        if kind in _CONVERTIBLE or kind == "fixed":
+            return _with_logical_type(part, target)
+        if not isinstance(part, Mapping) or not isinstance(target, Mapping) or target["type"] != kind:
+            return part
+        if kind in ("array", "map"):
+            key = "items" if kind == "array" else "values"
+            return {**part, key: self.of_reader(part[key], target[key])}
+        if kind in _RECORDS:
+            types = {alias: field["type"] for field in target["fields"] for alias in field.get("aliases", ())}
+            types.update({field["name"]: field["type"] for field in target["fields"]})
+            fields = [
+                {**field, "type": self.of_reader(field["type"], types[field["name"]])}
+                if field["name"] in types
+                else field
+                for field in part["fields"]
+            ]
+            return {**part, "fields": fields}
+        return part
+
+    def _branch(self, part: Any, union: list[Any]) -> Any:
+        """Return the type of a union that fastavro reads a type as; None if there is none, or if it needs no look."""
+        kind = _kind(part)
+        branches = [self._named.get(branch, branch) if isinstance(branch, str) else branch for branch in union]
+        if kind in NAMED:
+            names = {part["name"], _without_namespace(part["name"])}
+            for branch in branches:
+                is_named = isinstance(branch, Mapping) and branch["type"] == kind
+                if is_named and names & {
+                    branch["name"],
+                    _without_namespace(branch["name"]),
+                    *branch.get("aliases", ()),
+                }:
+                    return branch
+            return None
+        return next((branch for branch in branches if _kind(branch) in (kind, *_CONVERTIBLE.get(kind, ()))), None)
+
+
+def _with_logical_type(part: Any, target: Any) -> Any:
+    if target is None:
+        return part
+    plain = {key: value for key, value in part.items() if key not in _LOGICAL} if isinstance(part, Mapping) else part
+    theirs = {key: target[key] for key in _LOGICAL if key in target} if isinstance(target, Mapping) else {}
+    if _kind(part) != _kind(target) or "logicalType" not in theirs:
+        return plain
+    if isinstance(part, Mapping) and "logicalType" in part:
+        return part
+    return {**(plain if isinstance(plain, Mapping) else {"type": plain}), **theirs}
 
 
 def _set_defaults(schema: Any, parsed: Any) -> list[Any]:

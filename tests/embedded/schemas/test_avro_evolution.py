@@ -246,3 +246,42 @@ async def test_a_field_may_change_to_the_record_of_another_namespace(registry: S
     data = await written(registry, old, {"id": 1, "x": {"a": 1}, "y": {"a": 2, "b": 3}, "z": {"a": 4}})
     order = await read(AvroDeserializer[Any](registry, new), data)
     assert order == {"id": 1, "x": {"a": 1, "b": 0}, "y": {"a": 2, "b": 3}, "z": {"a": 4}}
+
+
+NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+DAY = {"type": "int", "logicalType": "date"}
+LOGICAL: dict[str, tuple[Any, Any, Any, Any]] = {
+    "new": ("long", MILLIS, 5000, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+    "new in a union": (["null", "long"], ["null", MILLIS], 5000, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+    "new decimal": ("bytes", DECIMAL, b"\x7b", Decimal("1.23")),
+    "new uuid": ("string", {"type": "string", "logicalType": "uuid"}, str(uuid.UUID(int=5)), uuid.UUID(int=5)),
+    "dropped": (MILLIS, "long", NEW_YEAR, int(NEW_YEAR.timestamp() * 1000)),
+    "dropped in a union": (MILLIS, ["null", "long"], NEW_YEAR, int(NEW_YEAR.timestamp() * 1000)),
+    "dropped decimal": (DECIMAL, "bytes", Decimal("1.23"), b"\x7b"),
+    "converted": (DAY, "double", date(1970, 1, 3), 2.0),
+    "other unit": (MILLIS, MICROS, NEW_YEAR, NEW_YEAR),
+    "same": ({"type": "array", "items": MILLIS}, {"type": "array", "items": ["null", MILLIS]}, [NEW_YEAR], [NEW_YEAR]),
+    "in a map": ({"type": "map", "values": "int"}, {"type": "map", "values": DAY}, {"a": 2}, {"a": date(1970, 1, 3)}),
+    "in a record": (
+        {"type": "record", "name": "Visit", "fields": [{"name": "day", "type": "int"}]},
+        ["null", {"type": "record", "name": "Visit", "fields": [{"name": "on", "aliases": ["day"], "type": DAY}]}],
+        {"day": 2},
+        {"on": date(1970, 1, 3)},
+    ),
+    "fixed": (
+        {"type": "fixed", "name": "Amount", "size": 2},
+        {"type": "fixed", "name": "Amount", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 1},
+        b"\0\x0f",
+        Decimal("1.5"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "value", "result"), LOGICAL.values(), ids=LOGICAL)
+async def test_the_readers_schema_decides_on_the_logical_type(
+    registry: SchemaRegistryClient, old: Any, new: Any, value: Any, result: Any
+) -> None:
+    data = await written(registry, record({"name": "at", "type": old}), {"id": 1, "at": value})
+    order = await read(AvroDeserializer[Any](registry, record({"name": "at", "type": new})), data)
+    assert repr(order["at"]) == repr(result)
