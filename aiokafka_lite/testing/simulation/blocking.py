@@ -25,6 +25,8 @@ class OwnProcess(Protocol):
     refused: list[str]
     signal_handlers: dict[int, Callable[[], object]]
 
+    def note(self, text: str) -> None: ...
+
 
 current_process: ContextVar[OwnProcess | None] = ContextVar("current_process", default=None)
 """The process of the service to which the running code belongs; None for the simulation and its brokers."""

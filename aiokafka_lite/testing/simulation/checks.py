@@ -14,16 +14,18 @@ from typing import TypeAlias
 
 from .history import History, Written
 
+MAY_REPEAT = "(if the service may process a record twice, call simulate with checks=at_least_once())"
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"| \(start \d+\)|0x[0-9a-f]+|\d+(\.\d+)?")
 """The parts of a sentence that name one record, process, partition, offset, time or count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A broken check in one sentence, and the id of the record concerned, whose timeline is shown."""
+    """A broken check in one sentence, the id of the record concerned, whose timeline is shown, and what may help."""
 
     text: str
     id: str = ""
+    hint: str = ""
 
     @property
     def symptom(self) -> str:
@@ -83,7 +85,7 @@ def processed_at_most_once(effect: str | None = None) -> Check:
         counts = Counter((applied.name, applied.id) for applied in history.applied(effect))
         for (name, identity), count in counts.items():
             if count > 1:
-                return Broken(f"the effect {name!r} of {identity!r} happened {count} times", identity)
+                return Broken(f"the effect {name!r} of {identity!r} happened {count} times", identity, MAY_REPEAT)
         return None
 
     return at_most_once
@@ -102,7 +104,8 @@ def outputs_once(topic: str | None = None) -> Check:
                     mentioned = history.mentioned(record)
                     about = repr(mentioned[0]) if mentioned else repr(record.value)
                     count = counts[record.key, record.value]
-                    return Broken(f"{name} has {count} equal records about {about}", mentioned[0] if mentioned else "")
+                    text = f"{name} has {count} equal records about {about}"
+                    return Broken(text, mentioned[0] if mentioned else "", MAY_REPEAT)
         return None
 
     return once
@@ -165,17 +168,19 @@ def _outputs_in_order(history: History) -> Broken | None:
 def committed_after_effect(effect: str | None = None) -> Check:
     """Check that when an offset was committed, all records before it had an effect, an output or a row.
 
-    A row is one that a transaction of the database has committed. Outputs have no time here, so a record with an output
-    counts as processed.
+    A row is one that a transaction of the database has committed. An output counts when the broker has acknowledged it.
+    An output of a transaction has no time here, so its record counts as processed.
     """
 
     def after_effect(history: History) -> Broken | None:
         done: dict[str, float] = {}
+        outputs = history.outputs_that_mention() if effect is None else {}
         for applied in history.applied(effect):
             done.setdefault(applied.id, applied.at if applied.ended_at is None else applied.ended_at)
+        for identity, records in outputs.items():
+            times = [history.appended.get((topic, record.partition, record.offset), 0.0) for topic, record in records]
+            done[identity] = min(*times, done.get(identity, times[0]))
         if effect is None:
-            for identity in history.outputs_that_mention():
-                done.setdefault(identity, 0.0)
             for change in history.rows:
                 for identity in history.ids_in(str(change.key), str(change.row)):
                     done[identity] = min(change.at, done.get(identity, change.at))
@@ -190,9 +195,12 @@ def committed_after_effect(effect: str | None = None) -> Check:
             for written in by_partition[commit.topic, commit.partition]:
                 identity = written.message.identity
                 if written.offset < commit.offset and done.get(identity, float("inf")) > commit.at:
+                    what = f"the effect of {identity!r}"
+                    if identity in outputs:
+                        what = f"the record of {identity!r} in {outputs[identity][0][0]} was acknowledged"
                     return Broken(
                         f"{commit.process} committed {commit.topic}-{commit.partition} up to {commit.offset} at "
-                        f"{commit.at:.3f} s, before the effect of {identity!r}",
+                        f"{commit.at:.3f} s, before {what}",
                         identity,
                     )
         return None

@@ -95,8 +95,9 @@ class Event:
 class History:
     """The facts of one run that checks read.
 
-    ``outputs`` are the committed records of the topics that the workload does not write to. ``rows`` are the changes of
-    the database, and ``tables`` its rows at the end, by table and key. ``stops`` are the seconds that each process
+    ``outputs`` are the committed records of the topics that the workload does not write to. ``appended`` says when
+    those outside of transactions were acknowledged, by topic, partition and offset. ``rows`` are the changes of the
+    database, and ``tables`` its rows at the end, by table and key. ``stops`` are the seconds that each process
     needed after SIGTERM, None if it did not end. ``errors`` are exceptions that no code handled.
     """
 
@@ -105,6 +106,7 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     outputs: dict[str, list[Record[bytes, bytes]]] = field(default_factory=dict)
+    appended: dict[tuple[str, int, int], float] = field(default_factory=dict)
     rows: list[RowChange] = field(default_factory=list)
     tables: dict[str, dict[Any, Any]] = field(default_factory=dict)
     stops: list[tuple[str, float | None]] = field(default_factory=list)

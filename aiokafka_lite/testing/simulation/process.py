@@ -7,17 +7,19 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 from ...aio.memory_pipe import MemoryTransport
 from ...errors import KafkaError
 from ...net.connector import default_connector
-from .blocking import current_process
+from .blocking import OwnProcess, current_process
 from .database import Database, DatabaseSession
 from .effects import EffectFailed, EffectFaults
 from .history import Effect, Event, History, Outcome
 from .network import Network
-from .real_io import RealIOError, SimulationLoop, stop_signal
+from .real_io import RealIOError, SimulationLoop, is_of_a_user, stop_signal
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -101,7 +103,7 @@ class Process:
 
     def start(self, service: Callable[[Instance], Any], bootstrap_servers: str) -> None:
         """Run the service in a task of its own."""
-        self._note("starts")
+        self.note("starts")
         running = self._run(service, Instance(self, bootstrap_servers))
         self._main = asyncio.get_running_loop().create_task(running, name=self.name, context=self._context)
 
@@ -125,7 +127,7 @@ class Process:
             return
         if isinstance(error, asyncio.CancelledError) and (self.is_dead or self.stopping.is_set()):
             error = None
-        self._note("ends" if error is None else f"ends with {_short(error)}")
+        self.note("ends" if error is None else f"ends with {_short(error)}")
         if error is not None and not self.is_dead:
             text = f"{self.name} ended with {_short(error)}{_place_of(error)}"
             if _is_fault(error):
@@ -136,8 +138,12 @@ class Process:
 
     def kill(self) -> None:
         """End as ``kill -9`` does: connections drop, and nothing that its tasks still do has an effect."""
+        self.note("is killed")
+        self.exit()
+
+    def exit(self) -> None:
+        """End what the process has not ended itself: its tasks, connections and transactions."""
         self.is_dead = True
-        self._note("is killed")
         self._network.kill(self.name)
         self.database.disconnect(self)
         self.ended.set()
@@ -148,7 +154,7 @@ class Process:
         """Send SIGTERM, and wait until the process has ended, or ``timeout`` seconds."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulationLoop)
-        self._note("receives SIGTERM")
+        self.note("receives SIGTERM")
         self.stopping.set()
         loop.call_soon(self._handle_signal, context=self._context)
         await asyncio.sleep(max(0.0, loop.blocked_until(self) - loop.time()))  # the process cannot end before
@@ -230,7 +236,8 @@ class Process:
         if self.is_dead:
             raise asyncio.CancelledError
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Add a line to the timeline, which begins with the name of the process."""
         self._history.events.append(Event(asyncio.get_running_loop().time(), f"{self.name} {text}"))
 
 
@@ -259,8 +266,20 @@ def track_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **settings: Any) -> 
     process = current_process.get() if context is None else context.get(current_process)
     if process is not None:
         process.tasks[task] = None
-        task.add_done_callback(lambda task: process.tasks.pop(task, None))
+        task.add_done_callback(partial(_forget, process))
     return task
+
+
+def _forget(process: OwnProcess, task: asyncio.Task[Any]) -> None:
+    """Forget a task that has ended. If an exception has ended a task of the service, it is a line of the timeline."""
+    process.tasks.pop(task, None)
+    error: BaseException | None = task._exception  # noqa: SLF001 - see below
+    if error is None:
+        return
+    # task.exception() would say that somebody has seen the exception.
+    code = getattr(task.get_coro(), "cr_code", None)
+    if code is not None and is_of_a_user(code.co_filename):
+        process.note(f"sees its task {code.co_name}() end with {_short(error)}")
 
 
 def _abandon(task: Any) -> None:
@@ -291,10 +310,12 @@ def _short(error: BaseException) -> str:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return where an exception was raised, as the end of a sentence."""
-    trace = _leaves(error)[0].__traceback__
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    """Return the last line of the service, or else of this package, that raised an exception, as the end of a sentence.
+
+    The line of a library does not say what the service has called it for.
+    """
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(_leaves(error)[0].__traceback__)]
+    own = [place for place in places if is_of_a_user(place[0])]
+    for name, line in (own or places)[-1:]:
+        return f" at {name}:{line}"
+    return ""

@@ -28,6 +28,11 @@ class RealIOError(IllegalStateError):
     """The service used a socket, a thread or a real sleep inside a simulation."""
 
 
+def is_of_a_user(file: str) -> bool:
+    """Return whether a file is neither of this package, nor of an installed one, nor of Python."""
+    return not file.startswith((_STANDARD_LIBRARY, _PACKAGE, "<")) and "site-packages" not in file
+
+
 def _place() -> str:
     """Return the file and line of the code of the user that made the call."""
     frame = inspect.currentframe()
@@ -35,7 +40,7 @@ def _place() -> str:
     last = frame
     while frame.f_back is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_STANDARD_LIBRARY, _PACKAGE, "<")) or "site-packages" in name:
+        if is_of_a_user(name) or "site-packages" in name:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return f"{last.f_code.co_filename}:{last.f_lineno}"

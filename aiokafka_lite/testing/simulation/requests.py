@@ -13,6 +13,8 @@ from ...protocol.messages import (
     InitProducerIdRequest,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    ProduceRequest,
+    ProduceResponse,
     ShareFetchResponse,
     TxnOffsetCommitRequest,
 )
@@ -64,6 +66,30 @@ class RequestLog:
             for partition in _partitions(answer, topic, self._name):
                 if partition.partition_index == written.partition and _contains(partition, written.offset):
                     yield exchange.handled_at, self._process(exchange)
+
+    def appends(self) -> dict[tuple[str, int, int], float]:
+        """Return when the records outside of transactions were acknowledged, by topic, partition and offset."""
+        times: dict[tuple[str, int, int], float] = {}
+        for exchange in self.exchanges:
+            request, answer = exchange.request, exchange.response
+            if not isinstance(request, ProduceRequest) or not isinstance(answer, ProduceResponse):
+                continue
+            if request.transactional_id is not None or exchange.handled_at is None:
+                continue
+            first = {
+                (self._name(topic), partition.index): partition.base_offset
+                for topic in answer.responses
+                for partition in topic.partition_responses
+                if partition.error_code == 0 and partition.base_offset >= 0
+            }
+            for topic in request.topic_data:
+                for partition in topic.partition_data:
+                    place = self._name(topic), partition.index
+                    if place in first and partition.records:
+                        count = sum(batch.next_offset - batch.base_offset for batch in split_batches(partition.records))
+                        for offset in range(first[place], first[place] + count):
+                            times.setdefault((*place, offset), exchange.handled_at)
+        return times
 
     def producers(self) -> dict[str, str]:
         """Return the process that used a transactional id last, by transactional id."""

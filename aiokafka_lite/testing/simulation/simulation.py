@@ -153,7 +153,8 @@ def _failure(plan: Plan, seed: int, count: int, steps: list[Step], symptom: str)
 
 def _report(seed: int, count: int, steps: list[Step], result: Run) -> list[str]:
     assert result.broken is not None
-    lines = [result.broken.text, "", f"seed {seed} (found after {count} seeds), with these faults:"]
+    lines = [result.broken.text, *filter(None, [result.broken.hint])]
+    lines += ["", f"seed {seed} (found after {count} seeds), with these faults:"]
     lines += [f"  {at:8.3f} s {describe(step)}" for at, step in zip(times(steps), steps, strict=True)] or ["  none"]
     timeline = _shortened(_timeline(result, result.broken.id))
     lines += ["", f"what happened to {result.broken.id!r}:" if result.broken.id else "what happened:", *timeline]
@@ -202,8 +203,8 @@ def _timeline(result: Run, identity: str) -> list[tuple[Rank, str]]:
             text = f"{change.process} commits that it {what} the row {change.table}[{change.key!r}]"
             lines.append((change.at, Rank.RECORD, text))
     for topic, record in history.outputs_that_mention().get(identity, ()):
-        # A jump of the clock moves it.
-        at = record.timestamp / 1000 - EPOCH
+        # A jump of the clock moves the timestamp.
+        at = history.appended.get((topic, record.partition, record.offset), record.timestamp / 1000 - EPOCH)
         lines.append((at, Rank.RECORD, f"{topic}-{record.partition} has a record of it"))
     starts = [(event.at, Rank.OTHER, event.text) for event in history.events if event.text.endswith(" starts")]
     others = [(event.at, Rank.OTHER, event.text) for event in history.events if not event.text.endswith(" starts")]

@@ -20,6 +20,7 @@ from ...embedded.coordinators.transactions.transaction import TransactionState
 from ...embedded.metadata.controller import Refused
 from ...errors import ConfigurationError
 from ...protocol.connection import garbage_collection_paused
+from .blocking import current_process
 from .checks import Broken, Check
 from .database import Database
 from .effects import EffectFaults
@@ -92,18 +93,35 @@ def run(plan: Plan, seed: int, steps: Sequence[Step]) -> Run:
 def _quiet() -> Iterator[None]:
     """Keep log lines of the clients and of the cluster out of the output of the test: faults make many.
 
-    So do warnings of clients and coroutines that a killed process could not end.
+    The errors that clients log are lines of the timeline. Warnings of clients and coroutines that a killed process
+    could not end are dropped, too.
     """
     package = logging.getLogger("aiokafka_lite")
-    before = package.level
-    package.setLevel(logging.CRITICAL)
+    before = package.level, package.propagate
+    package.setLevel(logging.ERROR)
+    package.propagate = False
+    package.addHandler(_TIMELINE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             yield
     finally:
-        package.setLevel(before)
+        package.removeHandler(_TIMELINE)
+        package.setLevel(before[0])
+        package.propagate = before[1]
+
+
+class _Timeline(logging.Handler):
+    """Adds what a process logs to the timeline."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = current_process.get()
+        if process is not None:
+            process.note(f"logs: {record.getMessage():.200}")
+
+
+_TIMELINE = _Timeline(logging.ERROR)
 
 
 class World:
@@ -290,6 +308,8 @@ class World:
         requests = self._requests()
         self.history.tables = self.database.tables
         self.history.commits = list(requests.commits())
+        if any(self.history.outputs.values()):
+            self.history.appended = requests.appends()
         return requests
 
     def _trace(self, requests: RequestLog) -> str:
