@@ -41,6 +41,8 @@ class DatabaseClient(Protocol):
     name: str
     is_dead: bool
 
+    async def step_of_work(self) -> None: ...
+
 
 class Database:
     """The server: its committed rows, its locks and its open transactions. All processes share it."""
@@ -114,15 +116,33 @@ class Database:
         self, transaction: DatabaseTransaction, changes: dict[_Row, Any], effects: list[tuple[str, str]]
     ) -> None:
         """Apply all changes at once, with the faults that are due."""
-        await asyncio.sleep(self._faults.next_duration())
+        await transaction.client.step_of_work()
+        try:
+            await asyncio.sleep(self._faults.next_duration())
+        except asyncio.CancelledError:  # the service gives up, but the server may have the request
+            if transaction.is_open and self._faults.outlasts_its_caller():
+                self._apply(transaction, changes, effects, Outcome.UNKNOWN)
+            raise
         transaction.check()
         failure = self._faults.next_failure()
-        outcome = Outcome.DONE if failure is None else failure
+        self._apply(transaction, changes, effects, Outcome.DONE if failure is None else failure)
+        if failure is Outcome.FAILED:
+            raise DatabaseFailed("the database rolled the transaction back")
+        if failure is Outcome.UNKNOWN:
+            raise DatabaseFailed("the answer to the commit was lost")
+
+    def _apply(
+        self,
+        transaction: DatabaseTransaction,
+        changes: dict[_Row, Any],
+        effects: list[tuple[str, str]],
+        outcome: Outcome,
+    ) -> None:
         now = asyncio.get_running_loop().time()
         process = transaction.client.name
         self._history.effects += [Effect(now, process, name, message, outcome, now) for name, message in effects]
-        if failure is Outcome.FAILED:
-            raise DatabaseFailed("the database rolled the transaction back")
+        if not outcome.is_applied:
+            return
         for (table, key), row in changes.items():
             rows = self.tables.setdefault(table, {})
             if row is _DELETED:
@@ -130,8 +150,6 @@ class Database:
             else:
                 rows[key] = row
             self._history.rows.append(RowChange(now, process, table, key, None if row is _DELETED else row))
-        if failure is Outcome.UNKNOWN:
-            raise DatabaseFailed("the answer to the commit was lost")
 
 
 class DatabaseTransaction:
@@ -178,7 +196,7 @@ class DatabaseTransaction:
 
         Waits for a transaction that has added a row with the same key.
         """
-        await self._statement()
+        await self._change_begins()
         number: Any = self._database.next_number(table) if key is None else key
         await self._database.lock(self, (table, number))
         if self._row(table, number) is not None:
@@ -188,13 +206,13 @@ class DatabaseTransaction:
 
     async def put(self, table: str, key: Hashable, row: Any) -> None:
         """Add or replace a row."""
-        await self._statement()
+        await self._change_begins()
         await self._database.lock(self, (table, key))
         self._change(table, key, row)
 
     async def delete(self, table: str, key: Hashable) -> bool:
         """Delete a row. Returns whether there was one."""
-        await self._statement()
+        await self._change_begins()
         await self._database.lock(self, (table, key))
         existed = self._row(table, key) is not None
         self._changes[table, key] = _DELETED
@@ -211,6 +229,8 @@ class DatabaseTransaction:
         try:
             if self._changes or self._effects:
                 await self._database.commit(self, self._changes, self._effects)
+                self.rollback()
+                await self.client.step_of_work()
         finally:
             self.rollback()
 
@@ -233,6 +253,16 @@ class DatabaseTransaction:
             raise DatabaseFailed("the database has ended the transaction")
         if self._has_ended:
             raise IllegalStateError("the transaction has ended; begin another one")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can commit."""
+        return not (self.client.is_dead or self._is_lost or self._has_ended)
+
+    async def _change_begins(self) -> None:
+        self.check()
+        await self.client.step_of_work()
+        await self._statement()
 
     async def _statement(self) -> None:
         self.check()

@@ -202,6 +202,7 @@ class Process:
         """Do an effect, with the faults that are due."""
         faults, loop = self._faults, asyncio.get_running_loop()
         self._refuse_if_dead()
+        await self.step_of_work()
         effect = Effect(loop.time(), self.name, name, message, idempotence_key=idempotence_key)
         self._history.effects.append(effect)
         try:
@@ -211,20 +212,25 @@ class Process:
             if failure is Outcome.FAILED:
                 effect.outcome = Outcome.FAILED
                 raise EffectFailed(f"{name} of {message} failed")
-            if idempotence_key is not None and (name, idempotence_key) in faults.done:
-                effect.outcome = Outcome.REPEATED
-                first = faults.done[name, idempotence_key]
-                effect.key_used_by = "" if first == message else first
-                return
-            if idempotence_key is not None:
-                faults.done[name, idempotence_key] = message
-            effect.outcome = Outcome.DONE if failure is None else Outcome.UNKNOWN
+            faults.apply(effect, Outcome.DONE if failure is None else Outcome.UNKNOWN)
+        except asyncio.CancelledError:  # the service gives up, but what it has asked for may happen
+            if not self.is_dead and not faults.are_down() and faults.outlasts_its_caller():
+                faults.apply(effect, Outcome.UNKNOWN)
+            raise
         finally:
             effect.ended_at = loop.time()
             if effect.outcome is Outcome.RUNS:
                 effect.outcome = Outcome.FAILED
+        await self.step_of_work()
         if effect.outcome is Outcome.UNKNOWN:
             raise EffectFailed(f"the answer to {name} of {message} was lost")
+
+    async def step_of_work(self) -> None:
+        """Note that an effect, a change of a row or a commit begins, or has ended. Do the faults that wait for it."""
+        if self._faults.at_work and (due := self._faults.due_at_work(self.number)):
+            for fault in due:
+                asyncio.get_running_loop().call_soon(fault.do, self.number, context=fault.context)
+            await asyncio.sleep(0)  # they happen before the next line, which a process that was killed never reaches
 
     def happened(self, name: str, message: str) -> None:
         """Record an effect without faults."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
-from ...arguments import must_be
+from ...arguments import must_be, plural
 from ...embedded.metadata.controller import Refused
 from ...errors import ConfigurationError, ErrorCode
 from ...protocol import messages
 from .cluster_faults import ClusterFaults, FaultyWorld
 from .database import Database
-from .effects import EffectFaults
+from .effects import EffectFaults, FaultAtWork
 from .history import Outcome
 from .process import Process
 from .steps import CODES, NODES, Step
@@ -40,13 +41,24 @@ _REQUESTS = (
     "Produce", "Fetch", "Metadata", "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat",
     "OffsetCommit", "OffsetFetch", "ListOffsets", "InitProducerId", "TxnOffsetCommit", "EndTxn", "ShareFetch",
 )  # fmt: skip
-_REFUSALS = {"Fetch": "TOPIC_AUTHORIZATION_FAILED", "OffsetCommit": "GROUP_AUTHORIZATION_FAILED",
-             "Produce": "NOT_ENOUGH_REPLICAS"}  # fmt: skip
+_REFUSALS = (
+    ("Fetch", "TOPIC_AUTHORIZATION_FAILED"), ("OffsetCommit", "GROUP_AUTHORIZATION_FAILED"),
+    ("Produce", "NOT_ENOUGH_REPLICAS"), ("Produce", "TOPIC_AUTHORIZATION_FAILED"),
+)  # fmt: skip
 _OUTAGES = ("effects_down", "database_restarts")
 OUTLASTS_A_STOP = 40.0
 """Seconds of an outage in which an instance is stopped as well. It has to end before the outage is over."""
 _STOPPED_AFTER = (2.0, 5.0, 8.0)
 """Seconds from the beginning of such an outage to SIGTERM."""
+
+_AT_WORK = ("instance_killed", "instance_blocked")
+"""The faults of an instance of which half wait for its work. At another time, it mostly waits for records."""
+MOST_WORK = 8
+"""Steps of its work that such an instance does before."""
+PAUSED_AT_WORK = 0.3
+"""The share of schedules in which any instance is blocked at its work, in addition to their other faults."""
+PAUSES = (12.0, 50.0)
+"""Seconds of that pause: longer than the lease of a lock, or also than the session of a member of a group."""
 
 _AMOUNTS = {
     "cut_connections": (0.0, 1.0, 40.0, 200.0, 1000.0),
@@ -91,13 +103,23 @@ def schedule(random: Random, kinds: Sequence[str], seconds: float, instances: in
         if step.kind in _OUTAGES and step.amount == OUTLASTS_A_STOP and "instance_stopped" in kinds:
             stop = _step(random, "instance_stopped", instances)
             steps.append((round(at + random.choice(_STOPPED_AFTER), 3), stop))
+    steps = [(at, _at_work(random, step) if step.kind in _AT_WORK else step) for at, step in steps]
+    if "instance_blocked" in kinds and random.random() < PAUSED_AT_WORK:
+        steps.append((round(random.uniform(0.0, seconds), 3), _pause(random)))
     steps.sort(key=lambda entry: entry[0])
     before, timed = 0.0, []
     for at, step in steps:
-        timed.append(Step(round(at - before, 3), step.kind, step.node, step.partition, step.request, step.fault,
-                          step.amount))  # fmt: skip
+        timed.append(replace(step, after=round(at - before, 3)))
         before = at
     return timed
+
+
+def _at_work(random: Random, step: Step) -> Step:
+    return replace(step, nth=random.choice((0, random.randint(1, MOST_WORK))))
+
+
+def _pause(random: Random) -> Step:
+    return Step(0.0, "instance_blocked", amount=random.choice(PAUSES), nth=random.randint(1, MOST_WORK))
 
 
 def _step(random: Random, kind: str, instances: int) -> Step:
@@ -109,8 +131,8 @@ def _step(random: Random, kind: str, instances: int) -> Step:
         fault = random.choice(("disconnect", "apply_then_disconnect", "truncate", "delay", "drop", *CODES[request]))
         amount = random.choice((0.0, 1.0, 7.0))
     elif kind in ("refused", "throttled"):
-        request = random.choice(tuple(_REFUSALS))
-        fault = _REFUSALS[request] if kind == "refused" else ""
+        request, refusal = random.choice(_REFUSALS)
+        fault = refusal if kind == "refused" else ""
     return Step(0.0, kind, node, random.randrange(MOST_PARTITIONS), request, fault, amount)
 
 
@@ -150,9 +172,13 @@ _TEXTS = {
 
 def describe(step: Step) -> str:
     """Return what a step does, in words."""
-    return _TEXTS[step.kind].format(
+    text = _TEXTS[step.kind].format(
         node=step.node, partition=step.partition, request=step.request, fault=step.fault, amount=step.amount
     )
+    if not step.nth:
+        return text
+    later = f"{plural(step.nth, 'step')} of its work later"
+    return f"{text}, {later}" if step.node else text.replace("instance 0", "an instance") + f", {later}"
 
 
 class ServiceWorld(FaultyWorld, Protocol):
@@ -204,8 +230,7 @@ class ServiceFaults(ClusterFaults):
                     self._cluster.controller.create_partitions(topic, count + 1, None)
 
     async def _instance_killed(self, step: Step) -> None:
-        if process := self._world.process(step.node):
-            process.kill()
+        self._hit(step, self._kill_instance)
 
     async def _instance_stopped(self, step: Step) -> None:
         if process := self._world.process(step.node):
@@ -217,8 +242,24 @@ class ServiceFaults(ClusterFaults):
             asyncio.get_running_loop().call_later(step.amount, self._network.rejoin, process.name)
 
     async def _instance_blocked(self, step: Step) -> None:
-        process = self._world.process(step.node)
+        self._hit(step, lambda number: self._block_instance(number, step))
+
+    def _hit(self, step: Step, fault: Callable[[int], None]) -> None:
+        """Do a fault of an instance, now or at its work."""
+        if step.nth:
+            self._world.effect_faults.at_work.append(FaultAtWork(step.nth, step.node, fault))
+        else:
+            fault(step.node)
+
+    def _kill_instance(self, number: int) -> None:
+        if process := self._world.process(number):
+            process.kill()
+
+    def _block_instance(self, number: int, step: Step) -> None:
+        process = self._world.process(number)
         if process is not None and not process.stopping.is_set():
+            if step.nth:
+                process.note(f"is blocked for {step.amount:g} s")
             self._world.block(process, step.amount)
 
     async def _instance_joins(self, step: Step) -> None:

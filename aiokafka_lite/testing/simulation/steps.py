@@ -61,7 +61,10 @@ CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Wait ``after`` seconds, then do ``kind`` with its arguments."""
+    """Wait ``after`` seconds, then do ``kind`` with its arguments.
+
+    With ``nth``, an instance of a service does so many more steps of its work before.
+    """
 
     after: float
     kind: str
@@ -70,9 +73,10 @@ class Step:
     request: str = ""
     fault: str = ""
     amount: float = 0.0
+    nth: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{name}={value}" for name in ("node", "partition", "request", "fault", "amount")
+        parts = [f"{name}={value}" for name in ("node", "partition", "request", "fault", "amount", "nth")
                  if (value := getattr(self, name))]  # fmt: skip
         return f"after {self.after:g} s: {self.kind} {' '.join(parts)}".rstrip()
 

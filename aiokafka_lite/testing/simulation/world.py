@@ -269,6 +269,8 @@ class World:
         while True:
             process = self._current[number]
             await process.ended.wait()
+            if not process.stopping.is_set():  # a stop looks at first at what was left behind
+                process.exit()
             if process.failure and not self._faults_begun and not process.stopping.is_set():
                 self.history.errors.append(f"{process.failure}, although no fault has happened")
             if self._over.is_set():

@@ -36,6 +36,9 @@ class Process:
     name: str
     is_dead: bool = False
 
+    async def step_of_work(self) -> None:
+        """Do nothing: no fault waits for it."""
+
 
 class Server:
     """A database with two sessions, as two processes have them."""
@@ -194,6 +197,25 @@ def test_a_commit_fails_before_or_after_it_happened(outcome: Outcome, rows: dict
         assert [effect.outcome for effect in server.history.effects] == [outcome]
 
     run(commit)
+
+
+def test_a_cancelled_commit_may_have_happened() -> None:
+    async def commit(server: Server, key: str) -> None:
+        async with server.first.transaction() as transaction:
+            transaction.effect("charge", key)
+            await transaction.put("orders", key, 1)
+
+    async def cancel(server: Server) -> None:
+        for number in range(20):
+            server.faults.slow.append(5.0)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await commit(server, f"order-{number}")
+        assert 0 < len(server.rows) < 20
+        assert [effect.id for effect in server.history.effects] == list(server.rows)
+        assert {effect.outcome for effect in server.history.effects} == {Outcome.UNKNOWN}
+
+    run(cancel)
 
 
 def test_the_store_refuses_offsets_of_a_former_owner_and_of_another_place() -> None:

@@ -108,6 +108,47 @@ def test_an_effect_that_the_key_of_another_record_suppressed_names_that_record()
     assert simulate(service(with_partition=True), orders(40), seeds=20).seeds == 20
 
 
+def test_the_timeline_has_what_clients_log_and_how_tasks_end() -> None:
+    """The delivery is not awaited, so only the log says why the record is lost."""
+
+    async def sends(instance: Instance) -> None:
+        async def charge(order: str) -> None:
+            raise LookupError(f"no price of {order}")
+
+        async with orders_of(instance) as consumer, Producer(instance.bootstrap_servers) as producer:
+            async for record in consumer:
+                producer.send_nowait("bills", order_of(record))
+                await asyncio.wait([asyncio.create_task(charge(order_of(record)))])
+
+    with pytest.raises(SimulationFailure) as failure:
+        simulate(sends, orders(20), seeds=100, checks=[processed_at_least_once()], faults="refused")
+    text = str(failure.value)
+    assert "Produce is refused with TOPIC_AUTHORIZATION_FAILED" in text
+    assert re.search(r"instance \d logs: records for bills(-\d)? were not delivered: .*Authorization", text), text
+    assert re.search(r"instance \d sees its task charge\(\) end with LookupError: no price of order-\d+", text), text
+
+
+def test_the_place_of_an_exception_is_a_line_of_the_service() -> None:
+    async def inserts_twice(instance: Instance) -> None:
+        async with instance.database.transaction() as transaction:
+            await transaction.insert("orders", "new", key="a")
+            await transaction.insert("orders", "new", key="a")
+
+    with pytest.raises(SimulationFailure, match=r"ended with RowExists: .* at .*test_reports\.py:\d+"):
+        simulate(inserts_twice, orders(1), seeds=1, faults=(), seconds=1.0)
+
+
+def test_a_report_of_a_repetition_says_which_checks_allow_it() -> None:
+    async def charges_twice(instance: Instance) -> None:
+        async with orders_of(instance) as consumer:
+            async for record in consumer:
+                instance.happened("charge", order_of(record))
+                instance.happened("charge", order_of(record))
+
+    with pytest.raises(SimulationFailure, match=r"2 times\n\(if the service may .* checks=at_least_once\(\)\)\n\n"):
+        simulate(charges_twice, orders(1), seeds=1, faults=(), seconds=1.0)
+
+
 def test_a_parked_record_counts_as_processed_unless_the_effect_is_named() -> None:
     async def parks(instance: Instance) -> None:
         async with orders_of(instance) as consumer, Producer(instance.bootstrap_servers) as producer:
