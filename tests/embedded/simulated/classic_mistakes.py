@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiokafka_lite import Consumer, ConsumerGroup, ExactlyOnce, Producer, Record, Workers
+from aiokafka_lite import Consumer, ConsumerGroup, ExactlyOnce, Producer, Record, TopicPartition, Workers
+from aiokafka_lite.consumer import RebalanceHandle, RebalanceListener
 from aiokafka_lite.processing import dead_letter, retry, skip
 from aiokafka_lite.testing.simulation import EffectFailed, Instance
 from tests.embedded.simulated import database_services
@@ -186,6 +187,33 @@ async def writes_bills_twice(instance: Instance) -> None:
             await producer.send("bills", order_of(record), key=record.key)
 
 
+async def sends_without_waiting(instance: Instance) -> None:
+    """Send each bill, and await no delivery. An offset may be committed before its bill is written."""
+    async with orders_of(instance) as consumer, Producer(instance.bootstrap_servers) as producer:
+        async for record in consumer:
+            producer.send_nowait("bills", order_of(record).encode(), key=record.key)
+
+
+class CommitsWhatWasRead(RebalanceListener):
+    async def on_revoked(self, handle: RebalanceHandle, partitions: Sequence[TopicPartition]) -> None:
+        await handle.commit({partition: await handle.position(partition) for partition in partitions})
+
+
+async def commits_what_was_read(instance: Instance) -> None:
+    """Charge orders in the background. A rebalance commits those that wait in the queue, too."""
+    queue: asyncio.Queue[str] = asyncio.Queue(20)
+
+    async def work() -> None:
+        while True:
+            await charge(instance, await queue.get())
+
+    async with orders_of(instance, auto_commit=False) as consumer, asyncio.TaskGroup() as tasks:
+        consumer.add_listener(CommitsWhatWasRead())
+        tasks.create_task(work())
+        async for record in consumer:
+            await queue.put(order_of(record))
+
+
 async def writes_bills_once(instance: Instance) -> None:
     consumer = orders_of(instance, auto_commit=False)
     producer: Producer[bytes, bytes] = Producer(
@@ -230,4 +258,12 @@ MISTAKES = (
     ),
     Mistake("a record is skipped after two attempts", skips_after_two_attempts, "no effect", keeps_what_fails),
     Mistake("output without a transaction", writes_bills_twice, "equal records", writes_bills_once),
+    Mistake("a delivery is not awaited", sends_without_waiting, "in bills was acknowledged", writes_bills_once),
+    Mistake("a rebalance commits what was read", commits_what_was_read, "effect", works_in_parallel),
+    Mistake(
+        "a lease without a fencing token",
+        database_services.has_a_lease_only,
+        "happened 2 times",
+        database_services.has_a_lease_and_a_token,
+    ),
 )

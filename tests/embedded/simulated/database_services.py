@@ -25,6 +25,8 @@ from aiokafka_lite.testing.simulation import (
 
 PAUSE = 0.1
 """Seconds before a failed transaction is tried again."""
+LEASE = 10.0
+"""Seconds for which a process has a lease."""
 
 
 def order_of(record: Record[bytes, bytes]) -> str:
@@ -98,6 +100,62 @@ async def _charge(instance: Instance, record: Record[bytes, bytes], *, compares:
                 await transaction.put("offsets", place, record.offset + 1)
             return
         await asyncio.sleep(PAUSE)
+
+
+class Lease:
+    """A lock that one process has for some seconds. Each owner gets a higher token than the one before."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    async def take(self) -> int | None:
+        """Take or extend the lease. Returns its token; None if another process has it."""
+        async with self._instance.database.transaction() as transaction:
+            row = await transaction.get("leases", "billing", lock=True) or {"owner": "", "until": 0.0, "token": 0}
+            now = asyncio.get_running_loop().time()
+            if row["owner"] != self._instance.name:
+                if row["until"] > now:
+                    return None
+                row["token"] += 1
+            await transaction.put("leases", "billing", {**row, "owner": self._instance.name, "until": now + LEASE})
+            return int(row["token"])
+
+
+async def has_a_lease_and_a_token(instance: Instance) -> None:
+    """Charge all orders in the one process that has the lease. The token refuses an owner that has lost it."""
+    await _charge_with_lease(instance, compares=True)
+
+
+async def has_a_lease_only(instance: Instance) -> None:
+    """Charge all orders in the one process that has the lease, even if it was paused and the lease is over."""
+    await _charge_with_lease(instance, compares=False)
+
+
+async def _charge_with_lease(instance: Instance, *, compares: bool) -> None:
+    lease = Lease(instance)
+
+    async def charge_once(order: str) -> bool:
+        token = await lease.take()
+        if token is None:
+            return False
+        async with instance.database.transaction() as transaction:
+            if await transaction.get("charged", order):
+                return True
+        async with instance.database.transaction() as transaction:
+            if compares and (await transaction.get("leases", "billing", lock=True))["token"] != token:
+                return False
+            transaction.effect("charge", order)
+            await transaction.put("charged", order, "charged")
+        return True
+
+    async with Consumer(instance.bootstrap_servers, topics=["orders"], metadata_max_age=10.0) as consumer:
+        async for record in consumer:
+            is_charged = False
+            while not is_charged:
+                with suppress(DatabaseFailed):
+                    is_charged = await charge_once(order_of(record))
+                if not is_charged:
+                    await asyncio.sleep(PAUSE)
 
 
 async def fills_an_outbox(instance: Instance) -> None:
