@@ -41,7 +41,7 @@ class DatabaseClient(Protocol):
     name: str
     is_dead: bool
 
-    async def step_of_work(self) -> None: ...
+    async def step_of_work(self, place: str) -> None: ...
 
 
 class Database:
@@ -116,7 +116,7 @@ class Database:
         self, transaction: DatabaseTransaction, changes: dict[_Row, Any], effects: list[tuple[str, str]]
     ) -> None:
         """Apply all changes at once, with the faults that are due."""
-        await transaction.client.step_of_work()
+        await transaction.client.step_of_work("before a commit")
         try:
             await asyncio.sleep(self._faults.next_duration())
         except asyncio.CancelledError:  # the service gives up, but the server may have the request
@@ -230,7 +230,7 @@ class DatabaseTransaction:
             if self._changes or self._effects:
                 await self._database.commit(self, self._changes, self._effects)
                 self.rollback()
-                await self.client.step_of_work()
+                await self.client.step_of_work("after a commit")
         finally:
             self.rollback()
 
@@ -261,7 +261,7 @@ class DatabaseTransaction:
 
     async def _change_begins(self) -> None:
         self.check()
-        await self.client.step_of_work()
+        await self.client.step_of_work("before the change of a row")
         await self._statement()
 
     async def _statement(self) -> None:

@@ -19,12 +19,12 @@ class EffectFailed(ConnectionError):
 class FaultAtWork:
     """A fault that waits for ``steps`` more steps of the work of an instance; ``instance`` 0 is any of them.
 
-    ``do`` gets the number of the instance that did the last step.
+    ``do`` gets the number of the instance that did the last step, and where it stands, as in "before a commit".
     """
 
     steps: int
     instance: int
-    do: Callable[[int], None]
+    do: Callable[[int, str], None]
     context: Context = field(default_factory=copy_context)
 
 

@@ -136,9 +136,12 @@ class Process:
                 self._history.errors.append(text)
         self.ended.set()
 
-    def kill(self) -> None:
-        """End as ``kill -9`` does: connections drop, and nothing that its tasks still do has an effect."""
-        self.note("is killed")
+    def kill(self, place: str = "") -> None:
+        """End as ``kill -9`` does: connections drop, and nothing that its tasks still do has an effect.
+
+        ``place`` says where in its work it stands.
+        """
+        self.note(f"is killed {place}".rstrip())
         self.exit()
 
     def exit(self) -> None:
@@ -202,7 +205,7 @@ class Process:
         """Do an effect, with the faults that are due."""
         faults, loop = self._faults, asyncio.get_running_loop()
         self._refuse_if_dead()
-        await self.step_of_work()
+        await self.step_of_work("before an effect")
         effect = Effect(loop.time(), self.name, name, message, idempotence_key=idempotence_key)
         self._history.effects.append(effect)
         try:
@@ -221,15 +224,15 @@ class Process:
             effect.ended_at = loop.time()
             if effect.outcome is Outcome.RUNS:
                 effect.outcome = Outcome.FAILED
-        await self.step_of_work()
+        await self.step_of_work("after an effect")
         if effect.outcome is Outcome.UNKNOWN:
             raise EffectFailed(f"the answer to {name} of {message} was lost")
 
-    async def step_of_work(self) -> None:
+    async def step_of_work(self, place: str) -> None:
         """Note that an effect, a change of a row or a commit begins, or has ended. Do the faults that wait for it."""
         if self._faults.at_work and (due := self._faults.due_at_work(self.number)):
             for fault in due:
-                asyncio.get_running_loop().call_soon(fault.do, self.number, context=fault.context)
+                asyncio.get_running_loop().call_soon(fault.do, self.number, place, context=fault.context)
             await asyncio.sleep(0)  # they happen before the next line, which a process that was killed never reaches
 
     def happened(self, name: str, message: str) -> None:

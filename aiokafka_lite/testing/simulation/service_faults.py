@@ -242,24 +242,24 @@ class ServiceFaults(ClusterFaults):
             asyncio.get_running_loop().call_later(step.amount, self._network.rejoin, process.name)
 
     async def _instance_blocked(self, step: Step) -> None:
-        self._hit(step, lambda number: self._block_instance(number, step))
+        self._hit(step, lambda number, place: self._block_instance(number, step, place))
 
-    def _hit(self, step: Step, fault: Callable[[int], None]) -> None:
+    def _hit(self, step: Step, fault: Callable[[int, str], None]) -> None:
         """Do a fault of an instance, now or at its work."""
         if step.nth:
             self._world.effect_faults.at_work.append(FaultAtWork(step.nth, step.node, fault))
         else:
-            fault(step.node)
+            fault(step.node, "")
 
-    def _kill_instance(self, number: int) -> None:
+    def _kill_instance(self, number: int, place: str) -> None:
         if process := self._world.process(number):
-            process.kill()
+            process.kill(place)
 
-    def _block_instance(self, number: int, step: Step) -> None:
+    def _block_instance(self, number: int, step: Step, place: str) -> None:
         process = self._world.process(number)
         if process is not None and not process.stopping.is_set():
-            if step.nth:
-                process.note(f"is blocked for {step.amount:g} s")
+            if place:
+                process.note(f"is blocked for {step.amount:g} s {place}")
             self._world.block(process, step.amount)
 
     async def _instance_joins(self, step: Step) -> None:

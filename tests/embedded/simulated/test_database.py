@@ -36,7 +36,7 @@ class Process:
     name: str
     is_dead: bool = False
 
-    async def step_of_work(self) -> None:
+    async def step_of_work(self, place: str) -> None:
         """Do nothing: no fault waits for it."""
 
 

@@ -40,6 +40,7 @@ def test_an_instance_is_killed_and_blocked_between_two_steps_of_its_work() -> No
 
     simulate(works, orders(40), seeds=40, checks=[see], faults=["instance_killed", "instance_blocked"])
     assert {text.partition(" ")[0] for text in between} == {"killed", "blocked"}
+    assert all(text.endswith(("before an effect", "after an effect")) for text in between), between
 
 
 def test_a_process_that_an_error_has_ended_does_nothing_more() -> None:
