@@ -50,14 +50,19 @@ class _Handshake(asyncio.Protocol):
         context: ssl.SSLContext,
         handshakes: dict[asyncio.Future[None], asyncio.Transport],
         closings: ClosingLog,
+        is_open: Callable[[], bool],
     ) -> None:
         self._new_stream = new_stream
         self._context = context
         self._handshakes = handshakes
+        self._is_open = is_open
         self._closings = closings
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         accepted = cast(asyncio.Transport, transport)
+        if not self._is_open():  # the listener has ended its handshakes, and would leave this one to its timeout
+            accepted.abort()
+            return
         loop = asyncio.get_running_loop()
         handshake: asyncio.Future[None] = loop.create_future()
         try:
@@ -109,6 +114,11 @@ class Listener:
         return f"<Listener {self.name}://{self.host}:{self.port}>"
 
     @property
+    def is_open(self) -> bool:
+        """Whether connections are accepted."""
+        return self._server is not None
+
+    @property
     def uses_tls(self) -> bool:
         return self.name in WITH_TLS
 
@@ -131,7 +141,7 @@ class Listener:
         accept = (
             new_stream
             if ssl_context is None
-            else (lambda: _Handshake(new_stream, ssl_context, self._handshakes, closings))
+            else (lambda: _Handshake(new_stream, ssl_context, self._handshakes, closings, lambda: self.is_open))
         )
         try:
             # If this call also started to serve, it would lose the open port when it is cancelled.

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
+from aiokafka_lite.embedded.settings import listeners
 from tests.waiting import DEADLINE
 
 TURNS = range(6)
@@ -49,8 +50,12 @@ async def is_ended(client: socket.socket) -> bool:
 @pytest.mark.parametrize("security", [None, "SSL"])
 @pytest.mark.parametrize("end", [end_by_kill, end_by_stop, end_by_restart, end_by_close])
 async def test_a_broker_that_ends_leaves_no_connection(
-    end: Callable[[EmbeddedCluster], Awaitable[None]], security: str | None, turns: int
+    end: Callable[[EmbeddedCluster], Awaitable[None]],
+    security: str | None,
+    turns: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKE_TIMEOUT", 10 * DEADLINE)  # or it would end the connection
     async with EmbeddedCluster(brokers=1, security=security) as cluster:
         with connected(cluster.nodes[1].port) as client:
             for _ in range(turns):
