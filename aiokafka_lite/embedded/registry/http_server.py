@@ -10,7 +10,7 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from ...aio import forks, local_ports, servers
@@ -126,9 +126,8 @@ class _Connection(asyncio.Protocol):
         self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._connections.add(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from asyncio's
+        self._connections.add(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self._transport)

@@ -1,4 +1,4 @@
-"""Records to a broker and back over real sockets, on asyncio's own event loop and on uvloop."""
+"""Records to a broker and back, and a schema registry, over real sockets: on asyncio's own event loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka_lite import Consumer, Producer
-from aiokafka_lite.embedded import EmbeddedCluster
+from aiokafka_lite.embedded import EmbeddedCluster, EmbeddedSchemaRegistry
 from aiokafka_lite.errors import IllegalStateError
+from aiokafka_lite.schemas import Schema, SchemaRegistryClient
 
 
 def factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -44,6 +45,18 @@ async def round_trip() -> None:
 def test_records_go_to_a_broker_and_back_on_each_event_loop(name: str) -> None:
     with asyncio.Runner(loop_factory=factory(name)) as runner:
         runner.run(asyncio.wait_for(round_trip(), 60.0))
+
+
+async def registration() -> None:
+    async with EmbeddedSchemaRegistry() as server, SchemaRegistryClient(server.url) as registry:
+        registered = await registry.register("orders-value", Schema('"string"'))
+        assert registered.schema_id == 1
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_a_schema_registry_answers_on_each_event_loop(name: str) -> None:
+    with asyncio.Runner(loop_factory=factory(name)) as runner:
+        runner.run(asyncio.wait_for(registration(), 60.0))
 
 
 @pytest.mark.parametrize("name", ["asyncio", "uvloop"])
