@@ -291,19 +291,22 @@ def _set_defaults(schema: Any, parsed: Any) -> list[Any]:
     if schema is None:
         return []
     defaults = encoded_defaults(schema)
+    if not defaults:
+        return []
     types = {
         (record["name"], field["name"]): field["type"] for record in _records(schema) for field in record["fields"]
     }
-    mutable = []
+    # One record of all defaults: to resolve the type of each one alone would take quadratic time.
+    fields = [{"name": f"{_VALUE}{number}", "type": types[name]} for number, name in enumerate(defaults)]
+    read = reader(resolved({"type": "record", "name": _ROOT, "fields": fields}, [schema]), None)
+    values: Any = read(b"".join(defaults.values()), 0)
+    values_by_name = dict(zip(defaults, values.values(), strict=True))
     for record in _records(parsed):
         for field in record["fields"]:
             name = record["name"], field["name"]
-            if name in defaults:
-                value = reader(resolved(types[name], [schema]), None)(defaults[name], 0)
-                field["default"] = value
-                if isinstance(value, list | dict):
-                    mutable.append(value)
-    return mutable
+            if name in values_by_name:
+                field["default"] = values_by_name[name]
+    return [value for value in values_by_name.values() if isinstance(value, list | dict)]
 
 
 def _records(schema: Any) -> Iterator[Any]:
