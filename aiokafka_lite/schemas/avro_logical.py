@@ -44,12 +44,19 @@ class LogicalType(NamedTuple):
 
 def logical_type(schema: Any) -> LogicalType | None:
     """Return the logical type of a schema; None if it has none, or one that has no Python type."""
+    name = logical_name(schema)
+    if name is None:
+        return None
+    return _decimal(schema) if name == "decimal" else _BY_NAME[schema["type"], name]
+
+
+def logical_name(schema: Any) -> str | None:
+    """Return the name of a schema's logical type; None if it has none, or one that is unknown or invalid."""
     if not isinstance(schema, Mapping) or not isinstance(schema.get("logicalType"), str):
         return None
     kind = schema["type"], schema["logicalType"]
-    if kind in _DECIMALS:
-        return None if is_invalid_decimal(schema) else _decimal(schema)
-    return _BY_NAME.get(kind)
+    is_known = not is_invalid_decimal(schema) if kind in _DECIMALS else kind in _BY_NAME
+    return kind[1] if is_known else None
 
 
 def is_invalid_decimal(schema: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..extras import extra
 from .avro_depth import depth_check
-from .avro_logical import is_invalid_decimal
+from .avro_logical import is_invalid_decimal, logical_name
 from .avro_names import NAMED, for_fastavro, names_of, renamed, resolved
 from .avro_writing import encoded_defaults
 from .serializing import Read
@@ -213,6 +213,9 @@ _CONVERTIBLE = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
+_SAME_ENCODING = {("int", "long"), ("string", "bytes"), ("bytes", "string")}
+"""Types of a writer, and other types that have the same bytes."""
+
 _LOGICAL = ("logicalType", "precision", "scale")
 
 
@@ -237,23 +240,25 @@ class _LogicalTypes:
             target = self._branch(part, target)
         target = self._named.get(target, target) if isinstance(target, str) else target
         kind = _kind(part)
+        if kind in NAMED and not _is_of(kind, target):
+            # The reader does not have the field with the definition. It may have a later field of this type.
+            target = self._named.get(part["name"])
         if kind in _CONVERTIBLE or kind == "fixed":
             return _with_logical_type(part, target)
-        if not isinstance(part, Mapping) or not isinstance(target, Mapping) or target["type"] != kind:
-            return part
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
-            return {**part, key: self.of_reader(part[key], target[key])}
+            return {**part, key: self.of_reader(part[key], target[key] if _is_of(kind, target) else None)}
         if kind in _RECORDS:
-            types = {alias: field["type"] for field in target["fields"] for alias in field.get("aliases", ())}
-            types.update({field["name"]: field["type"] for field in target["fields"]})
-            fields = [
-                {**field, "type": self.of_reader(field["type"], types[field["name"]])}
-                if field["name"] in types
-                else field
-                for field in part["fields"]
-            ]
-            return {**part, "fields": fields}
+            fields = target["fields"] if _is_of(kind, target) else []
+            types = {alias: field["type"] for field in fields for alias in field.get("aliases", ())}
+            types.update({field["name"]: field["type"] for field in fields})
+            return {
+                **part,
+                "fields": [
+                    {**field, "type": self.of_reader(field["type"], types.get(field["name"]))}
+                    for field in part["fields"]
+                ],
+            }
         return part
 
     def _branch(self, part: Any, union: list[Any]) -> Any:
@@ -274,16 +279,28 @@ class _LogicalTypes:
         return next((branch for branch in branches if _kind(branch) in (kind, *_CONVERTIBLE.get(kind, ()))), None)
 
 
+def _is_of(kind: str, schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema["type"] == kind
+
+
+def _logical(schema: Any) -> Any:
+    return schema.get("logicalType") if isinstance(schema, Mapping) else None
+
+
 def _with_logical_type(part: Any, target: Any) -> Any:
-    if target is None:
+    """Return a type of the writer with the logical type of the reader's type, in the unit of the writer."""
+    if target is None or (_kind(part) == _kind(target) and _logical(part) == _logical(target)):
         return part
     plain = {key: value for key, value in part.items() if key not in _LOGICAL} if isinstance(part, Mapping) else part
-    theirs = {key: target[key] for key in _LOGICAL if key in target} if isinstance(target, Mapping) else {}
-    if _kind(part) != _kind(target) or "logicalType" not in theirs:
+    name = logical_name(target)
+    if name is None or (_kind(part) != _kind(target) and (_kind(part), _kind(target)) not in _SAME_ENCODING):
         return plain
-    if isinstance(part, Mapping) and "logicalType" in part:
-        return part
-    return {**(plain if isinstance(plain, Mapping) else {"type": plain}), **theirs}
+    family, _, _ = name.rpartition("-")
+    own_family, _, unit = (logical_name(part) or "").rpartition("-")
+    if family and family.removeprefix("local-") == own_family.removeprefix("local-"):
+        return {**part, "logicalType": f"{family}-{unit}"}
+    theirs = {key: target[key] for key in ("type", *_LOGICAL) if key in target}
+    return {**(plain if isinstance(plain, Mapping) else {}), **theirs}
 
 
 def _set_defaults(schema: Any, parsed: Any) -> list[Any]:

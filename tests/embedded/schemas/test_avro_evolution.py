@@ -251,17 +251,30 @@ async def test_a_field_may_change_to_the_record_of_another_namespace(registry: S
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+TIME = {"type": "long", "logicalType": "time-micros"}
 DAY = {"type": "int", "logicalType": "date"}
+UUID = {"type": "string", "logicalType": "uuid"}
+FIVE = datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
 LOGICAL: dict[str, tuple[Any, Any, Any, Any]] = {
-    "new": ("long", MILLIS, 5000, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
-    "new in a union": (["null", "long"], ["null", MILLIS], 5000, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+    "new": ("long", MILLIS, 5000, FIVE),
+    "new in a union": (["null", "long"], ["null", MILLIS], 5000, FIVE),
     "new decimal": ("bytes", DECIMAL, b"\x7b", Decimal("1.23")),
-    "new uuid": ("string", {"type": "string", "logicalType": "uuid"}, str(uuid.UUID(int=5)), uuid.UUID(int=5)),
+    "new uuid": ("string", UUID, str(uuid.UUID(int=5)), uuid.UUID(int=5)),
     "dropped": (MILLIS, "long", NEW_YEAR, int(NEW_YEAR.timestamp() * 1000)),
     "dropped in a union": (MILLIS, ["null", "long"], NEW_YEAR, int(NEW_YEAR.timestamp() * 1000)),
     "dropped decimal": (DECIMAL, "bytes", Decimal("1.23"), b"\x7b"),
     "converted": (DAY, "double", date(1970, 1, 3), 2.0),
     "other unit": (MILLIS, MICROS, NEW_YEAR, NEW_YEAR),
+    "other unit and type": ({"type": "int", "logicalType": "time-millis"}, TIME, time(0, 0, 1), time(0, 0, 1)),
+    "other scale": (DECIMAL, {**DECIMAL, "scale": 1}, Decimal("1.23"), Decimal("1.23")),
+    "no longer local": ({"type": "long", "logicalType": "local-timestamp-micros"}, MILLIS, 5_000_000, FIVE),
+    "another": (TIME, MILLIS, 5000, FIVE),
+    "unknown": ({"type": "long", "logicalType": "ticks"}, MILLIS, 5000, FIVE),
+    "dropped for an unknown one": (MILLIS, {"type": "long", "logicalType": "ticks"}, FIVE, 5000),
+    "new with a larger type": ("int", ["null", MILLIS], 5000, FIVE),
+    "new with a larger type in a union": (["int", "long"], MILLIS, 5000, FIVE),
+    "new decimal of a str": ("string", DECIMAL, "{", Decimal("1.23")),
+    "new uuid of bytes": ("bytes", UUID, str(uuid.UUID(int=5)).encode(), uuid.UUID(int=5)),
     "same": ({"type": "array", "items": MILLIS}, {"type": "array", "items": ["null", MILLIS]}, [NEW_YEAR], [NEW_YEAR]),
     "in a map": ({"type": "map", "values": "int"}, {"type": "map", "values": DAY}, {"a": 2}, {"a": date(1970, 1, 3)}),
     "in a record": (
@@ -286,6 +299,21 @@ async def test_the_readers_schema_decides_on_the_logical_type(
     data = await written(registry, record({"name": "at", "type": old}), {"id": 1, "at": value})
     order = await read(AvroDeserializer[Any](registry, record({"name": "at", "type": new})), data)
     assert repr(order["at"]) == repr(result)
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+async def test_a_type_that_a_dropped_field_defined_has_the_logical_types_of_the_reader(
+    registry: SchemaRegistryClient, is_array: bool
+) -> None:
+    def visit(at: Any) -> Any:
+        return {"type": "record", "name": "Visit", "fields": [{"name": "at", "type": at}]}
+
+    first = {"type": "array", "items": visit("long")} if is_array else visit("long")
+    old = record({"name": "first", "type": first}, {"name": "last", "type": "Visit"})
+    value = {"id": 1, "first": [{"at": 0}] if is_array else {"at": 0}, "last": {"at": 5000}}
+    data = await written(registry, old, value)
+    new = record({"name": "last", "type": visit(MILLIS)})
+    assert await read(AvroDeserializer[Any](registry, new), data) == {"id": 1, "last": {"at": FIVE}}
 
 
 async def test_many_defaults_take_little_time(registry: SchemaRegistryClient) -> None:
