@@ -6,7 +6,8 @@
 2. fastavro gives the same list or dict to all records. Here each record gets a copy, which a program may change.
 3. fastavro takes the first type of a reader's union that fits, and compares names without their namespaces. So it
    would read a long as a double, and ``v2.Order`` as ``v1.Order``. Here a type is read as itself if the union has it:
-   the types of a union are sorted, and those whose names differ only in their namespaces are renamed.
+   the numbers of a union are sorted, strings and bytes get a logical type that keeps them, and types whose names
+   differ only in their namespaces are renamed.
 4. fastavro converts a number to the Python object of the writer's logical type, whatever the reader's type is. Here the
    reader's type decides; only the unit, such as milliseconds, is that of the writer if both have one.
 5. A schema that is no longer valid may be in a registry. Java needs no default of the writer, and takes the plain type
@@ -39,6 +40,8 @@ def reader(writer_schema: Any, reader_schema: Any | None) -> Read:
     Both are resolved schemas. Raises ValueError, and the errors of fastavro for a schema.
     """
     fastavro = extra("fastavro", "avro")
+    for kind in _AS_THEY_ARE:
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_AS_IT_IS}"] = _as_it_is
     if reader_schema == writer_schema:
         reader_schema = None
     if reader_schema is None:
@@ -51,7 +54,7 @@ def reader(writer_schema: Any, reader_schema: Any | None) -> Read:
     written_with = _prepared(writer_schema, with_defaults=False)
     read_with = None
     if reader_schema is not None:
-        read_with = _sorted(_prepared(reader_schema), _kinds(writer_schema))
+        read_with = _sorted(_prepared(reader_schema))
         written_with = _LogicalTypes(read_with).of_reader(written_with, read_with)
         read_with = _parsed(read_with, is_record=is_record)
     written_with = _parsed(written_with, is_record=is_record)
@@ -70,6 +73,10 @@ def reader(writer_schema: Any, reader_schema: Any | None) -> Read:
         return value if is_record else value[_VALUE]
 
     return read
+
+
+def _as_it_is(data: Any, _writer_schema: Any = None, _reader_schema: Any = None) -> Any:
+    return data
 
 
 def _is_record(schema: Any) -> bool:
@@ -173,30 +180,15 @@ def _prepared(schema: Any, *, with_defaults: bool = True) -> Any:
     return _mapped(schema, change)
 
 
-def _kinds(schema: Any) -> set[str]:
-    """Return the kinds of types in a schema."""
-    kinds: set[str] = set()
-
-    def change(part: Any) -> Any:
-        kinds.update([_kind(branch) for branch in part] if isinstance(part, list) else [part["type"]])
-        if not isinstance(part, list):
-            kinds.update(_kind(part[key]) for key in ("items", "values") if key in part)
-            kinds.update(_kind(field["type"]) for field in part.get("fields", ()))
-        return part
-
-    _mapped([schema], change)
-    return kinds
-
-
 def _kind(schema: Any) -> str:
     if isinstance(schema, list):
         return "union"
     return str(schema["type"] if isinstance(schema, Mapping) else schema)
 
 
-def _sorted(schema: Any, kinds: set[str]) -> Any:
-    """Sort the types of the reader's unions: no type is behind one that fastavro could convert it to."""
-    order = ["int", "long", "float", "double", *(("string", "bytes") if "string" in kinds else ("bytes", "string"))]
+def _sorted(schema: Any) -> Any:
+    """Sort the types of the reader's unions: no number is behind one that fastavro could convert it to."""
+    order = ["int", "long", "float", "double"]
 
     def change(part: Any) -> Any:
         if not isinstance(part, list):
@@ -215,6 +207,11 @@ _CONVERTIBLE = {
 }
 _SAME_ENCODING = {("int", "long"), ("string", "bytes"), ("bytes", "string")}
 """Types of a writer, and other types that have the same bytes."""
+
+_AS_THEY_ARE = ("string", "bytes")
+_AS_IT_IS = "aiokafka-lite-as-it-is"
+"""A logical type with which fastavro converts nothing. fastavro converts both types of ``_AS_THEY_ARE`` to the other
+one, so no order of a union that has both would do."""
 
 _LOGICAL = ("logicalType", "precision", "scale")
 
@@ -236,7 +233,8 @@ class _LogicalTypes:
         """Copy a part of the writer's schema, which is read as ``target``. Both are prepared."""
         if isinstance(part, list):
             return [self.of_reader(branch, target) for branch in part]
-        if isinstance(target, list):
+        is_of_union = isinstance(target, list)
+        if is_of_union:
             target = self._branch(part, target)
         target = self._named.get(target, target) if isinstance(target, str) else target
         kind = _kind(part)
@@ -244,7 +242,10 @@ class _LogicalTypes:
             # The reader does not have the field with the definition. It may have a later field of this type.
             target = self._named.get(part["name"])
         if kind in _CONVERTIBLE or kind == "fixed":
-            return _with_logical_type(part, target)
+            annotated = _with_logical_type(part, target)
+            if is_of_union and kind in _AS_THEY_ARE and _kind(target) == kind and logical_name(annotated) is None:
+                return {"type": kind, "logicalType": _AS_IT_IS}
+            return annotated
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             return {**part, key: self.of_reader(part[key], target[key] if _is_of(kind, target) else None)}
@@ -276,7 +277,8 @@ class _LogicalTypes:
                 }:
                     return branch
             return None
-        return next((branch for branch in branches if _kind(branch) in (kind, *_CONVERTIBLE.get(kind, ()))), None)
+        readable = [branch for branch in branches if _kind(branch) in (kind, *_CONVERTIBLE.get(kind, ()))]
+        return next((branch for branch in readable if _kind(branch) == kind), readable[0] if readable else None)
 
 
 def _is_of(kind: str, schema: Any) -> bool:

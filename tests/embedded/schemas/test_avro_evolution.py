@@ -176,6 +176,8 @@ UNIONS: dict[str, tuple[Any, Any, Any]] = {
     "long of a union": (["null", "long"], ["null", "double", "long"], 2**60 + 1),
     "float beside double": ("float", ["double", "float"], 0.5),
     "str beside bytes": ("string", ["bytes", "string"], "tea"),
+    "bytes beside str": (["string", "bytes"], ["null", "string", "bytes"], b"\xff"),
+    "str beside bytes that are written too": (["string", "bytes"], ["null", "bytes", "string"], "tea"),
     "bytes in a list": ({"type": "array", "items": "bytes"}, ["null", {"type": "array", "items": "bytes"}], [b"tea"]),
     "items of a type": (
         {"type": "array", "items": "long"},
