@@ -100,7 +100,7 @@ class _Definitions:
             if schema in PRIMITIVES:
                 return schema
             name = self._find(schema, namespace)
-            return name_of(name) if name in defined else self._inlined_definition(name, defined, name_of)
+            return name_of(name) if name in defined else self._inlined_definition(name, namespace, defined, name_of)
         if isinstance(schema, list):
             return [self.inline(branch, namespace, defined, name_of) for branch in schema]
         if not isinstance(schema, Mapping) or "type" not in schema:
@@ -110,7 +110,7 @@ class _Definitions:
             return self.inline(kind, namespace, defined, name_of)
         if kind in NAMED:
             name = full_name(schema, namespace)
-            return name_of(name) if name in defined else self._inlined_definition(name, defined, name_of)
+            return name_of(name) if name in defined else self._inlined_definition(name, namespace, defined, name_of)
         if kind == "array":
             return {**schema, "items": self.inline(schema.get("items"), namespace, defined, name_of)}
         if kind == "map":
@@ -119,12 +119,14 @@ class _Definitions:
             return schema if len(schema) > 1 else kind
         return self.inline(kind, namespace, defined, name_of)
 
-    def _inlined_definition(self, name: str, defined: set[str], name_of: Callable[[str], str]) -> Any:
+    def _inlined_definition(self, name: str, surrounding: str, defined: set[str], name_of: Callable[[str], str]) -> Any:
         """Return a definition with the types of its fields inlined, and add its name to ``defined``."""
         defined.add(name)
         definition = dict(self._types[name])
         definition.pop("namespace", None)
         definition["name"] = name_of(name)
+        if surrounding and "." not in definition["name"]:
+            definition["namespace"] = ""  # or it would be a type of the surrounding namespace
         if definition["type"] in ("record", "error"):
             namespace = name.rpartition(".")[0]
             definition["fields"] = [

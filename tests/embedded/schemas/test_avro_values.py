@@ -147,6 +147,21 @@ async def test_types_that_references_define_are_known_at_any_depth_and_order(
     assert await finished(AvroDeserializer(registry, schema).deserialize("orders", data, ())) == order
 
 
+@pytest.mark.parametrize("value", [("Money", {"cents": 5}), ("shop.Order", {"price": {"cents": 5}})])
+async def test_a_union_of_references_has_a_type_without_a_namespace_that_another_type_uses(
+    registry: SchemaRegistryClient, value: tuple[str, object]
+) -> None:
+    money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "int"}]}
+    order = {"type": "record", "name": "shop.Order", "fields": [{"name": "price", "type": "Money"}]}
+    await registry.register("money", Schema(json.dumps(money)))
+    to_money = SchemaReference("Money", "money", 1)
+    await registry.register("order", Schema(json.dumps(order), references=(to_money,)))
+    schema = Schema('["shop.Order", "Money"]', references=(SchemaReference("shop.Order", "order", 1), to_money))
+    data = await finished(AvroSerializer(registry, schema).serialize("orders", value, []))
+    assert await finished(AvroDeserializer(registry).deserialize("orders", data, ())) == value[1]
+    assert await finished(AvroDeserializer(registry, schema).deserialize("orders", data, ())) == value[1]
+
+
 R = {"type": "record", "name": "R"}
 
 
