@@ -18,6 +18,7 @@ from aiokafka_lite.admin import Admin, ConfigResource
 from aiokafka_lite.embedded import ClusterConfig, EmbeddedCluster, Security
 from aiokafka_lite.embedded.closing_log import ClosingLog
 from aiokafka_lite.embedded.security.certificates import distinguished_name
+from aiokafka_lite.embedded.settings import listeners
 from aiokafka_lite.embedded.settings.listeners import Listener
 from aiokafka_lite.errors import AuthenticationError, ConfigurationError, KafkaError, ProtocolError
 from aiokafka_lite.settings.client import ClientConfig
@@ -81,7 +82,8 @@ async def test_a_client_that_does_not_trust_the_authority_is_not_connected() -> 
     assert "cannot be trusted" in str(error)
 
 
-async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster() -> None:
+async def test_a_handshake_that_never_ends_does_not_outlive_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKE_TIMEOUT", 10 * DEADLINE)  # or it would end the connection
     async with EmbeddedCluster(brokers=1, security="SSL") as cluster:
         reader, writer = await asyncio.open_connection("127.0.0.1", cluster.nodes[1].port)
         async with Admin(**cluster.client_settings()):
