@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from ..errors import IllegalStateError
 from ..protocol.framing import FrameMemory
@@ -19,7 +20,10 @@ from .security.authentication import Authentication
 from .security.principal_mapping import NoMatchingRule
 from .security.security import ClusterSecurity
 from .server_stream import ServerStream, UnsentResponses
-from .settings.listeners import Listener, Spawn
+from .settings.listeners import Listener
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+"""Runs a coroutine function as a task of the cluster, under a name."""
 
 INCOMPLETE_REQUEST = 2.0
 """Seconds after which an incomplete large request has to make room for requests of other clients."""

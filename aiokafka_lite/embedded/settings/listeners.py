@@ -8,17 +8,14 @@ import os
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import cast
 
 from ...aio import forks, local_ports, servers
 from ...errors import ConfigurationError
 from ..closing_log import ClosingLog
 
 logger = logging.getLogger(__name__)
-
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
-"""Runs a coroutine function as a task of the cluster, under a name."""
 
 PLAINTEXT = "PLAINTEXT"
 WITH_TLS = ("SSL", "SASL_SSL")
