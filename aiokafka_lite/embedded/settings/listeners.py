@@ -154,8 +154,9 @@ class Listener:
 
     def forked(self) -> None:
         """Accept nothing in a forked process: the connections are for the parent."""
-        if self._server is not None:
-            forks.detach_server(self._server)
+        for server in (self._server, self._closing):
+            if server is not None:
+                forks.detach_server(server)
 
     def close(self) -> None:
         """Accept no more connections, and end the handshakes. The port is free in the next turn of the event loop."""
